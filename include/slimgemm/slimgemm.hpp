@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole C++ API.
+#pragma once
+
+#include <slimgemm/error.hpp>
+#include <slimgemm/linear.hpp>
+#include <slimgemm/packed.hpp>
+#include <slimgemm/plan.hpp>
+#include <slimgemm/types.hpp>

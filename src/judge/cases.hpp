@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The problem of the judge: five layers, six loads, 39 shapes. The one list that the judge, the
+// tests and the lab share.
+#pragma once
+
+#include <slimgemm/types.hpp>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace slimgemm::judge {
+
+enum class Layer : int { qkv_gate = 0, o = 1, pooler = 2, unpooler = 3, router = 4 };
+inline constexpr int layer_count = 5;
+
+struct LayerInfo {
+  Layer layer;
+  std::string_view name;
+  std::int64_t n;
+  std::int64_t k;
+  DType dtype;              // of W and of out
+  std::string_view role;
+  std::int64_t slice_n;     // rows computed at m <= slice_max_m (unpooler: 1024), else n
+  std::int64_t slice_max_m;  // 8 for the unpooler, else 0
+};
+
+struct Load {
+  std::string_view name;  // "decode 1"
+  std::int64_t m;
+  std::string_view models;
+};
+
+/// One shape to judge: out is m x n(), x is m x k().
+struct Case {
+  Layer layer;
+  std::int64_t m;
+  bool scored;  // one of the 30; the nine extra shapes are checked for correctness only
+
+  [[nodiscard]] std::int64_t n() const;
+  [[nodiscard]] std::int64_t k() const;
+  [[nodiscard]] DType dtype() const;
+  friend bool operator==(const Case&, const Case&) = default;
+};
+
+const std::array<LayerInfo, layer_count>& layers();
+const LayerInfo& info(Layer layer);
+const std::array<Load, 6>& loads();
+/// 30 scored shapes, load by load, then the nine extra ones.
+std::vector<Case> all_cases();
+
+/// Bytes that must move and floating-point operations of a shape at dense weights, and the floor they
+/// set on an H200 (spec: max(bytes / 4.8 TB/s, FLOPs / 989 TFLOP/s)), in microseconds.
+double case_bytes(const Case& c);
+double case_flops(const Case& c);
+double floor_us(const Case& c);
+
+}  // namespace slimgemm::judge

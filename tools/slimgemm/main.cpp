@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+int main(int argc, char** argv) {
+  using namespace slimgemm::cli;
+  CLI::App app{"SlimGEMM: linear layers for LLM inference on losslessly packed BF16 weights"};
+  app.set_version_flag("--version", "slimgemm " SLIMGEMM_VERSION);
+  app.require_subcommand(1);
+  int exit_code = exit_ok;
+  add_judge(app, exit_code);
+  add_plan(app, exit_code);
+  add_score(app, exit_code);
+  add_roofline(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? exit_ok : exit_usage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "slimgemm: {}\n", error.what());
+    return exit_usage;
+  }
+  return exit_code;
+}
