@@ -12,12 +12,15 @@ namespace slimgemm::cuda {
 
 inline ErrorCode error_code(cudaError_t status) {
   switch (status) {
-    case cudaErrorMemoryAllocation: return ErrorCode::out_of_memory;
+    case cudaErrorMemoryAllocation:
+      return ErrorCode::out_of_memory;
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
     case cudaErrorNoKernelImageForDevice:
-    case cudaErrorStubLibrary: return ErrorCode::unsupported;
-    default: return ErrorCode::device_error;
+    case cudaErrorStubLibrary:
+      return ErrorCode::unsupported;
+    default:
+      return ErrorCode::device_error;
   }
 }
 
