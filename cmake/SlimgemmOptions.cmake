@@ -1,5 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compiler settings shared by every target: slimgemm_target(<target>) applies them.
+#
+# What was found on this machine reaches the code as definitions of every target, always 0 or 1,
+# so that a source says `#if SLIMGEMM_HAVE_HIGHWAY` (never #ifdef; -Wundef names a misspelling):
+#
+#   SLIMGEMM_HAVE_CUDA      the GPU backend is built (CUDA runtime, .cu files)
+#   SLIMGEMM_HAVE_HIGHWAY   Highway: SIMD kernels of the CPU backend
+#   SLIMGEMM_HAVE_XXHASH    xxhash.h: checksums of packed data
+#   SLIMGEMM_HAVE_JSON      nlohmann-json: JSON and HTML reports
+#   SLIMGEMM_HAVE_ONEDNN    oneDNN: the CPU baseline
+#   SLIMGEMM_HAVE_CBLAS     OpenBLAS: fast FP64 references
+#   SLIMGEMM_HAVE_CUBLAS    cuBLAS and cuBLASLt: the GPU baselines
+#
+# CMake variables of the same names say the same in a CMakeLists.txt. To link what was found:
+# ${SLIMGEMM_HWY_TARGET}, nlohmann_json::nlohmann_json, slimgemm::onednn, slimgemm::cblas,
+# CUDA::cudart_static, CUDA::cublas, CUDA::cublasLt. xxhash.h needs XXH_INLINE_ALL and no library.
+# -DSLIMGEMM_WITHOUT="highway;onednn" builds as on a machine that lacks them.
+
+set(SLIMGEMM_PART_NAMES CUDA HIGHWAY XXHASH JSON ONEDNN CBLAS CUBLAS)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -10,9 +28,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # The parts of this build, printed at the end of the configuration.
 set_property(GLOBAL PROPERTY SLIMGEMM_PARTS "")
 
-# slimgemm_part(<name> <ON|OFF> <text>): records whether a part is built, and why not.
+# slimgemm_part(<name> <ON|OFF> <text>): records whether a part is built, and with what or why not.
 function(slimgemm_part name state text)
-  set_property(GLOBAL APPEND PROPERTY SLIMGEMM_PARTS "${name}: ${state} - ${text}")
+  set_property(GLOBAL APPEND PROPERTY SLIMGEMM_PARTS "${name}: ${state} (${text})")
 endfunction()
 
 function(slimgemm_print_parts)
@@ -22,11 +40,32 @@ function(slimgemm_print_parts)
   endforeach()
 endfunction()
 
+# The host compiler's warnings, for C++ files and for the host side of CUDA files.
+set(SLIMGEMM_WARNINGS -Wall -Wextra -Wundef)
+
+# slimgemm_target(<target>): the project's include path, definitions, warnings and sanitizers.
 function(slimgemm_target target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  if(SLIMGEMM_HAVE_XXHASH)
+    target_include_directories(${target} SYSTEM PRIVATE ${SLIMGEMM_XXHASH_INCLUDE})
+  endif()
+  foreach(part IN LISTS SLIMGEMM_PART_NAMES)
+    target_compile_definitions(${target} PRIVATE
+      SLIMGEMM_HAVE_${part}=$<BOOL:${SLIMGEMM_HAVE_${part}}>)
+  endforeach()
+
+  set(cxx_options ${SLIMGEMM_WARNINGS})
+  list(JOIN SLIMGEMM_WARNINGS "," host_warnings)
+  # CMake 3.25 does not know CUDA C++20, so the option is given by hand. The packed layout's
+  # constexpr functions are called on the device: --expt-relaxed-constexpr.
+  set(cuda_options -std=c++20 --expt-relaxed-constexpr -lineinfo -Xcompiler=${host_warnings})
+  if(SLIMGEMM_WERROR)
+    list(APPEND cxx_options -Werror)
+    list(APPEND cuda_options -Werror=all-warnings)
+  endif()
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra>
-    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SLIMGEMM_WERROR}>>:-Werror>)
+    "$<$<COMPILE_LANGUAGE:CXX>:${cxx_options}>" "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_options}>")
+
   if(SLIMGEMM_SANITIZE)
     target_compile_options(${target} PRIVATE
       $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${SLIMGEMM_SANITIZE} -fno-omit-frame-pointer
