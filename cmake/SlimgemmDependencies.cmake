@@ -55,6 +55,9 @@ else()
 endif()
 slimgemm_optional("CPU SIMD kernels" SLIMGEMM_HAVE_HIGHWAY highway "${SLIMGEMM_HWY_TARGET}"
   "Highway" "Highway (libhwy-dev) not found; the CPU backend runs its scalar kernel")
+if(NOT SLIMGEMM_HAVE_HIGHWAY)
+  set(SLIMGEMM_HWY_TARGET "")
+endif()
 
 # xxHash: checksums of packed data. Used as a header only.
 find_path(SLIMGEMM_XXHASH_INCLUDE xxhash.h)

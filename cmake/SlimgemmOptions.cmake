@@ -25,7 +25,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# The parts of this build, printed at the end of the configuration.
+# The parts of this build, printed at the end of the configuration and kept in parts.txt.
 set_property(GLOBAL PROPERTY SLIMGEMM_PARTS "")
 
 # slimgemm_part(<name> <ON|OFF> <text>): records whether a part is built, and with what or why not.
@@ -38,6 +38,8 @@ function(slimgemm_print_parts)
   foreach(part IN LISTS parts)
     message(STATUS "slimgemm ${part}")
   endforeach()
+  list(JOIN parts "\n" lines)
+  file(WRITE ${PROJECT_BINARY_DIR}/parts.txt "${lines}\n")
 endfunction()
 
 # The host compiler's warnings, for C++ files and for the host side of CUDA files.
@@ -66,6 +68,9 @@ function(slimgemm_target target)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:${cxx_options}>" "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_options}>")
 
+  if(SLIMGEMM_FUZZ)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+  endif()
   if(SLIMGEMM_SANITIZE)
     target_compile_options(${target} PRIVATE
       $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${SLIMGEMM_SANITIZE} -fno-omit-frame-pointer

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Formats the sources with clang-format; --check only says what would change.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+version_pinned=14  # other versions format a few lines differently
+
+if ! have clang-format; then
+  say "clang-format is not installed: formatting is not checked"
+  exit 0
+fi
+version=$(clang-format --version | sed 's/.*version \([0-9]*\).*/\1/')
+mapfile -t files < <(find include src tools tests examples -regextype egrep \
+                       -regex '.*\.(h|hpp|cpp|cu|cuh|c)' | sort)
+if [ "${1:-}" != --check ]; then
+  [ "$version" = $version_pinned ] || die "clang-format $version_pinned formats these sources, this is $version"
+  clang-format -i "${files[@]}"
+elif clang-format --dry-run --Werror "${files[@]}"; then
+  say "${#files[@]} files are formatted (clang-format $version)"
+elif [ "$version" = $version_pinned ]; then
+  die "run 'make format'"
+else
+  say "not a failure: clang-format $version_pinned decides, this is $version"
+fi

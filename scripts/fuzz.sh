@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the libFuzzer targets with clang and runs each for a short while.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+if ! have clang++ || [ -z "$(find "$(clang++ -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' \
+                               -print -quit 2>/dev/null)" ]; then
+  say "clang++ or its fuzzer runtime is not installed: nothing is fuzzed"
+  exit 0
+fi
+cmake --preset fuzz
+cmake --build --preset fuzz --target fuzzers
+ctest --preset fuzz
