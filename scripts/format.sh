@@ -13,7 +13,7 @@ version=$(clang-format --version | sed 's/.*version \([0-9]*\).*/\1/')
 mapfile -t files < <(find include src tools tests examples -regextype egrep \
                        -regex '.*\.(h|hpp|cpp|cu|cuh|c)' | sort)
 if [ "${1:-}" != --check ]; then
-  [ "$version" = $version_pinned ] || die "clang-format $version_pinned formats these sources, this is $version"
+  [ "$version" = $version_pinned ] || die "this is clang-format $version, not $version_pinned"
   clang-format -i "${files[@]}"
 elif clang-format --dry-run --Werror "${files[@]}"; then
   say "${#files[@]} files are formatted (clang-format $version)"

@@ -22,8 +22,8 @@ import json
 import sys
 
 commands = json.load(open(sys.argv[1]))
-kept = {c["file"]: c for c in commands if c["file"].endswith(".cpp") and "/build/" not in c["file"]}
-json.dump(list(kept.values()), open(sys.argv[2], "w"))
+files = {c["file"]: c for c in commands if c["file"].endswith(".cpp") and "/build/" not in c["file"]}
+json.dump(list(files.values()), open(sys.argv[2], "w"))
 PYTHON
 
 log=$lint_dir/log

@@ -22,7 +22,7 @@ cmake_is_new_enough() {
   have cmake || return 1
   local version
   version=$(cmake --version | sed -n '1s/.*version //p')
-  [ "$(printf '%s\n%s\n' "$cmake_version_min" "$version" | sort -V | head -n 1)" = "$cmake_version_min" ]
+  printf '%s\n%s\n' "$cmake_version_min" "$version" | sort -V -C
 }
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
@@ -73,7 +73,9 @@ collect() {
     need optional clang-tidy "lint" have clang-tidy
     need optional clang "fuzz test" have clang++
     if have clang++; then  # the runtime's package is named after clang's version
-      need optional "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev" "fuzz test" clang_runtime
+      local version
+      version=$(clang++ -dumpversion)
+      need optional "libclang-rt-${version%%.*}-dev" "fuzz test" clang_runtime
     fi
   fi
 }
