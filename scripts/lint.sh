@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs clang-tidy over the C++ files of the release build; with arguments, over the files that match
-# one of these regular expressions.
+# Runs clang-tidy over the C++ files of the release build; with arguments, over the files that
+# match one of these regular expressions.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 version_pinned=14  # newer versions have more checks under the same names
@@ -22,8 +22,9 @@ import json
 import sys
 
 commands = json.load(open(sys.argv[1]))
-files = {c["file"]: c for c in commands if c["file"].endswith(".cpp") and "/build/" not in c["file"]}
-json.dump(list(files.values()), open(sys.argv[2], "w"))
+files = {c["file"]: c for c in commands}
+kept = [c for name, c in files.items() if name.endswith(".cpp") and "/build/" not in name]
+json.dump(kept, open(sys.argv[2], "w"))
 PYTHON
 
 log=$lint_dir/log
