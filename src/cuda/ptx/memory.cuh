@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between global and shared memory, and shared-memory access by address.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace slimgemm::cuda::ptx {
+
+/// 16 bytes from global to shared memory, past L1.
+__device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until at most `Pending` groups of this thread are in flight.
+template <int Pending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+/// `bytes` (a multiple of 16) from global to shared memory; completes on an mbarrier.
+__device__ __forceinline__ void bulk_load(std::uint32_t shared, const void* global,
+                                          std::uint32_t bytes, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+/// A box of a 3-D tensor map to shared memory; completes on an mbarrier.
+__device__ __forceinline__ void tma_load_3d(std::uint32_t shared, const CUtensorMap* map, int c0,
+                                            int c1, int c2, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared),
+      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared_16(std::uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
+__device__ __forceinline__ void store_shared_16(std::uint32_t address, uint4 v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w)
+               : "memory");
+}
+
+/// Two floats to the shared memory of another CTA of the cluster.
+__device__ __forceinline__ void store_cluster_8(std::uint32_t address, float2 v) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(v.x), "f"(v.y)
+               : "memory");
+}
+
+/// Four floats to another CTA of the cluster; adds 16 bytes to that CTA's mbarrier.
+__device__ __forceinline__ void store_async_16(std::uint32_t address, float4 v,
+                                               std::uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+      ::"r"(address), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+      : "memory");
+}
+
+}  // namespace slimgemm::cuda::ptx

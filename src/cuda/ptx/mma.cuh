@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Warp-level tensor core instructions and what feeds them.
+#pragma once
+
+#include <cstdint>
+
+namespace slimgemm::cuda::ptx {
+
+/// c += a * b, m16n8k16, BF16 operands, FP32 accumulators. With g = lane / 4, t = lane % 4:
+/// a: rows g, g + 8 and columns 2t, 2t + 1, 2t + 8, 2t + 9 (docs/format.md section 2);
+/// b: k as a's columns, n = g; c: rows g (c[0], c[1]) and g + 8, columns 2t, 2t + 1.
+__device__ __forceinline__ void mma_m16n8k16(float (&c)[4], const std::uint32_t (&a)[4],
+                                             std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+      " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// Any function of three words; Table is its truth table (0xF0, 0xCC, 0xAA for a, b, c).
+template <std::uint32_t Table>
+__device__ __forceinline__ std::uint32_t lop3(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c), "n"(Table));
+  return d;
+}
+
+}  // namespace slimgemm::cuda::ptx

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// TMA descriptors of x.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace slimgemm::cuda {
+
+/// Whether TMA can read x at all: base and row stride are multiples of 16 bytes and there is a whole
+/// k tile.
+bool tma_can_read(const std::uint16_t* x, std::int64_t row_stride, std::int64_t k);
+
+/// Describes x (m x k BF16, row_stride elements apart) as {64 columns, m rows, k / 64 k tiles} with
+/// boxes of {64, box_rows, box_k_tiles} and the 128-byte swizzle. Rows beyond m read as zero.
+/// Errors: device_error with the driver's status, unsupported on a driver without tensor maps.
+CUtensorMap make_x_map(const std::uint16_t* x, std::int64_t m, std::int64_t k,
+                       std::int64_t row_stride, int box_rows, int box_k_tiles);
+
+}  // namespace slimgemm::cuda

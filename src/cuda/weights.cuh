@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the packed planes of a tile to BF16 A fragments in registers.
+#pragma once
+
+#include <slimgemm/types.hpp>
+
+#include "cuda/ptx/memory.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "format/layout.hpp"
+
+#include <cstdint>
+
+namespace slimgemm::cuda {
+
+/// Eight split12 weights of a lane to an A fragment: BF16 numbers of value w * 2^(112 - base).
+///
+///   word of nibbles   | 0x87878787 keeps sign and code of weights 0..3, | 0x38 sets the exponent's
+///                     |   upper bits: four high bytes
+///   rotated by 4 bits | the same for weights 4..7
+///   byte permutes     | join low and high bytes: (low0 high0 low1 high1), ...
+///
+/// 2 LOP3 + 1 SHF + 4 PRMT for eight weights.
+__device__ __forceinline__ void decode_split12(std::uint32_t (&a)[4], std::uint32_t low_0_3,
+                                               std::uint32_t low_4_7, std::uint32_t nibbles) {
+  constexpr std::uint32_t and_or = (0xF0 & 0xCC) | 0xAA;
+  const std::uint32_t high_0_3 = ptx::lop3<and_or>(nibbles, 0x87878787u, 0x38383838u);
+  const std::uint32_t rotated = __funnelshift_l(nibbles, nibbles, 4);
+  const std::uint32_t high_4_7 = ptx::lop3<and_or>(rotated, 0x87878787u, 0x38383838u);
+  a[0] = __byte_perm(low_0_3, high_0_3, 0x5140);
+  a[1] = __byte_perm(low_0_3, high_0_3, 0x7362);
+  a[2] = __byte_perm(low_4_7, high_4_7, 0x5140);
+  a[3] = __byte_perm(low_4_7, high_4_7, 0x7362);
+}
+
+/// Takes the upper 16 bits of two floats as a BF16 pair and leaves the exact remainders. After Inf
+/// or NaN nothing remains, and a NaN stays one.
+__device__ __forceinline__ std::uint32_t split_bf16_pair(float& v0, float& v1) {
+  const auto top = [](float& v) {
+    std::uint32_t bits = __float_as_uint(v);
+    if ((bits & 0x7F800000u) == 0x7F800000u) {
+      if ((bits & 0x007FFFFFu) != 0) bits |= 0x00400000u;
+      v = 0.0f;
+    } else {
+      v -= __uint_as_float(bits & 0xFFFF0000u);
+    }
+    return bits;
+  };
+  const std::uint32_t bits0 = top(v0);
+  const std::uint32_t bits1 = top(v1);
+  return __byte_perm(bits0, bits1, 0x7632);
+}
+
+/// The planes of one tile that belong to a lane, in registers. `terms` A fragments come of each k16
+/// block; their sum is the weight (raw32: three BF16 terms hold the 24 bits of an FP32 mantissa).
+template <Encoding E>
+struct LaneTile;
+
+template <>
+struct LaneTile<Encoding::split12> {
+  static constexpr int planes = format::split12_planes;
+  static constexpr int terms = 1;
+  uint4 plane[planes];
+
+  __device__ __forceinline__ void fragment(int f, std::uint32_t (&a)[terms][4]) const {
+    const uint4& low = plane[f / 2];
+    const uint4& high = plane[2];
+    const std::uint32_t nibbles = f == 0 ? high.x : f == 1 ? high.y : f == 2 ? high.z : high.w;
+    decode_split12(a[0], f % 2 ? low.z : low.x, f % 2 ? low.w : low.y, nibbles);
+  }
+};
+
+template <>
+struct LaneTile<Encoding::raw16> {
+  static constexpr int planes = format::raw16_planes;
+  static constexpr int terms = 1;
+  uint4 plane[planes];
+
+  __device__ __forceinline__ void fragment(int f, std::uint32_t (&a)[terms][4]) const {
+    a[0][0] = plane[f].x;
+    a[0][1] = plane[f].y;
+    a[0][2] = plane[f].z;
+    a[0][3] = plane[f].w;
+  }
+};
+
+template <>
+struct LaneTile<Encoding::raw32> {
+  static constexpr int planes = format::raw32_planes;
+  static constexpr int terms = 3;
+  uint4 plane[planes];
+
+  __device__ __forceinline__ void fragment(int f, std::uint32_t (&a)[terms][4]) const {
+    const uint4& p = plane[2 * f];
+    const uint4& q = plane[2 * f + 1];
+    float w[8] = {__uint_as_float(p.x), __uint_as_float(p.y), __uint_as_float(p.z),
+                  __uint_as_float(p.w), __uint_as_float(q.x), __uint_as_float(q.y),
+                  __uint_as_float(q.z), __uint_as_float(q.w)};
+#pragma unroll
+    for (int term = 0; term < terms; ++term) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[term][i] = split_bf16_pair(w[2 * i], w[2 * i + 1]);
+    }
+  }
+};
+
+}  // namespace slimgemm::cuda

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear/backend.hpp"
+
+namespace slimgemm {
+
+std::shared_ptr<const Linear::Backend> make_cuda_backend(const PackedMatrix&,
+                                                         const LinearOptions&) {
+  throw Error(ErrorCode::unsupported,
+              "this build of slimgemm has no GPU backend: rebuild where nvcc is on PATH, or use "
+              "Device::cpu");
+}
+
+}  // namespace slimgemm
