@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the backends see a packed matrix: its header and its sections in place.
+#pragma once
+
+#include <slimgemm/packed.hpp>
+
+#include "format/layout.hpp"
+#include "support/aligned_buffer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace slimgemm {
+
+struct PackedAccess {
+  static const format::Header& header(const PackedMatrix& packed) noexcept;
+
+  static std::uint64_t row_tiles(const PackedMatrix& packed) noexcept;  // ceil(n / 16)
+  static std::uint64_t k_tiles(const PackedMatrix& packed) noexcept;    // ceil(k / 64)
+
+  /// [row_tile][k_tile] tiles, aligned to 256 bytes.
+  static std::span<const std::byte> tiles(const PackedMatrix& packed) noexcept;
+  /// Exception groups, aligned to 256 bytes; empty for the raw encodings.
+  static std::span<const format::ExceptionGroup> groups(const PackedMatrix& packed) noexcept;
+  /// row_tiles + 1 values, aligned to 256 bytes; empty for the raw encodings.
+  static std::span<const std::uint32_t> extra_begin(const PackedMatrix& packed) noexcept;
+
+  /// Makes a matrix of a buffer that is known to follow docs/format.md.
+  static PackedMatrix adopt(AlignedBuffer&& buffer);
+};
+
+}  // namespace slimgemm

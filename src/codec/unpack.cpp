@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/packed_access.hpp"
+#include "codec/sections.hpp"
+#include "codec/tile_codec.hpp"
+#include "support/parallel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace slimgemm {
+namespace {
+
+template <class T>
+void check_output(const PackedMatrix& packed, std::span<T> out) {
+  constexpr DType given = sizeof(T) == 2 ? DType::bf16 : DType::f32;
+  if (packed.dtype() != given) {
+    throw Error(ErrorCode::invalid_argument, std::string("out is ") + name(given) +
+                                                 ": the packed matrix is " + name(packed.dtype()));
+  }
+  const auto size = static_cast<std::uint64_t>(packed.n()) * static_cast<std::uint64_t>(packed.k());
+  if (out.size() != size) {
+    throw Error(ErrorCode::invalid_argument,
+                "out has " + std::to_string(out.size()) +
+                    " elements: must be n * k = " + std::to_string(packed.n()) + " * " +
+                    std::to_string(packed.k()) + " = " + std::to_string(size));
+  }
+}
+
+// Writes the 16 rows of one row tile with decode(tile, rows, stride).
+template <class T, class Decode>
+void unpack_row_tile(const PackedMatrix& packed, std::span<T> out, std::size_t row_tile,
+                     const Decode& decode) {
+  const auto n = static_cast<std::size_t>(packed.n());
+  const auto k = static_cast<std::size_t>(packed.k());
+  const std::size_t k_tiles = PackedAccess::k_tiles(packed);
+  const std::size_t bytes = tile_bytes(packed.encoding());
+  const std::size_t row = row_tile * format::tile_rows;
+  const std::size_t rows = std::min<std::size_t>(format::tile_rows, n - row);
+  const std::byte* tile = PackedAccess::tiles(packed).data() + row_tile * k_tiles * bytes;
+  for (std::size_t column = 0; column < k; column += format::tile_k, tile += bytes) {
+    T* target = out.data() + row * k + column;
+    const std::size_t columns = std::min<std::size_t>(format::tile_k, k - column);
+    if (rows == format::tile_rows && columns == format::tile_k) {
+      decode(tile, target, k);
+      continue;
+    }
+    T whole[format::tile_weights];
+    decode(tile, whole, format::tile_k);
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::memcpy(target + r * k, whole + r * format::tile_k, columns * sizeof(T));
+    }
+  }
+}
+
+void restore_exceptions(const format::ExceptionGroup& group, std::size_t row_tile, std::size_t k,
+                        std::uint16_t* out) {
+  for (const format::ExceptionEntry& entry : group.entries) {
+    if (entry.row == format::unused_row) return;
+    out[(row_tile * format::tile_rows + entry.row) * k + entry.k] = entry.bits;
+  }
+}
+
+// Calls body(row_tile) for all row tiles.
+template <class Body>
+void for_row_tiles(const PackedMatrix& packed, int threads, const Body& body) {
+  constexpr std::uint64_t grain_tiles = 32;
+  const std::uint64_t grain =
+      std::max<std::uint64_t>(1, grain_tiles / PackedAccess::k_tiles(packed));
+  parallel_for(static_cast<std::int64_t>(PackedAccess::row_tiles(packed)),
+               static_cast<std::int64_t>(grain), threads,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) body(static_cast<std::size_t>(r));
+               });
+}
+
+void unpack_split12(const PackedMatrix& packed, std::span<std::uint16_t> out, int threads) {
+  const codec::WindowBytes window(packed.window_base());
+  const auto groups = PackedAccess::groups(packed);
+  const auto extra_begin = PackedAccess::extra_begin(packed);
+  const std::size_t row_tiles = PackedAccess::row_tiles(packed);
+  const auto k = static_cast<std::size_t>(packed.k());
+  for_row_tiles(packed, threads, [&](std::size_t r) {
+    unpack_row_tile(packed, out, r,
+                    [&](const std::byte* tile, std::uint16_t* rows, std::size_t stride) {
+                      codec::decode_split12(tile, window, rows, stride);
+                    });
+    restore_exceptions(groups[r], r, k, out.data());
+    for (std::uint32_t g = extra_begin[r]; g < extra_begin[r + 1]; ++g) {
+      restore_exceptions(groups[row_tiles + g], r, k, out.data());
+    }
+  });
+}
+
+}  // namespace
+
+void unpack(const PackedMatrix& packed, std::span<std::uint16_t> out, int threads) {
+  check_output(packed, out);
+  if (packed.encoding() == Encoding::split12) {
+    unpack_split12(packed, out, threads);
+    return;
+  }
+  for_row_tiles(packed, threads,
+                [&](std::size_t r) { unpack_row_tile(packed, out, r, codec::decode_raw16); });
+}
+
+void unpack(const PackedMatrix& packed, std::span<float> out, int threads) {
+  check_output(packed, out);
+  for_row_tiles(packed, threads,
+                [&](std::size_t r) { unpack_row_tile(packed, out, r, codec::decode_raw32); });
+}
+
+}  // namespace slimgemm
