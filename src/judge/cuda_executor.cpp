@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/cuda_clock.hpp"
+#include "judge/cuda_kernels.hpp"
+#include "judge/cuda_versions.hpp"
+#include "judge/executor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace slimgemm::judge {
+namespace {
+
+constexpr int screening_repeats = 9;
+constexpr int empty_graph_repeats = 51;
+
+class CudaBuffer final : public Buffer {
+ public:
+  explicit CudaBuffer(std::size_t bytes) : memory_(bytes) {}
+  [[nodiscard]] void* data() const override { return memory_.data(); }
+  [[nodiscard]] std::size_t size_bytes() const override { return memory_.size_bytes(); }
+
+ private:
+  DeviceMemory memory_;
+};
+
+class RecordedGraph final : public Recorded {
+ public:
+  explicit RecordedGraph(GraphExec graph) : graph_(std::move(graph)) {}
+  [[nodiscard]] cudaGraphExec_t graph() const { return graph_.get(); }
+
+ private:
+  GraphExec graph_;
+};
+
+void check_fits(const char* what, std::size_t needed, const Buffer& buffer) {
+  if (needed <= buffer.size_bytes()) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{} takes {} bytes, but the buffer has {}",
+                                                       what, needed, buffer.size_bytes()));
+}
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  cuda::check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+/// The kernels of this build are machine code for sm_90a.
+bool is_hopper(int device) {
+  int major = 0;
+  int minor = 0;
+  const bool known =
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
+  return known && major == 9 && minor == 0;
+}
+
+/// Throws Error(unsupported) unless `device` exists and can run this build's kernels.
+int require_device(int device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    static_cast<void>(cudaGetLastError());
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("no CUDA device: cudaGetDeviceCount gave {}; run with --device cpu, or on "
+                    "a machine with a Hopper GPU and its driver",
+                    status == cudaSuccess ? "0 devices" : cuda::describe(status)));
+  }
+  if (device < 0 || device >= count) {
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("no CUDA device {}: this machine has devices 0 to {}", device, count - 1));
+  }
+  if (!is_hopper(device)) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("CUDA device {} has compute capability {}.{}, but the GPU code of this "
+                            "build is for 9.0 (Hopper: H100, H200); run with --device cpu",
+                            device, attribute(cudaDevAttrComputeCapabilityMajor, device),
+                            attribute(cudaDevAttrComputeCapabilityMinor, device)));
+  }
+  return device;
+}
+
+class CudaExecutor final : public Executor {
+ public:
+  explicit CudaExecutor(int device) : clock_(require_device(device)) {}
+
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> describe() const override;
+  [[nodiscard]] bool is_cuda() const override { return true; }
+  [[nodiscard]] int cuda_device() const override { return clock_.device(); }
+
+  std::unique_ptr<Buffer> allocate(std::size_t bytes) override {
+    activate();
+    return std::make_unique<CudaBuffer>(bytes);
+  }
+  void upload(Buffer& to, const void* from, std::size_t bytes) override;
+  void download(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override;
+  std::unique_ptr<Recorded> record(const std::function<void(void* stream)>& call) override;
+  double replay_us(Recorded& recorded, const Preparation& preparation) override;
+  double empty_replay_us(int repeats) override;
+  double streaming_read_us(std::size_t bytes, int repeats) override;
+  std::vector<double> reference(const Buffer& x, const Buffer& w, DType w_dtype, std::int64_t m,
+                                std::int64_t n, std::int64_t k) override;
+
+ private:
+  void activate() const { cuda::check(cudaSetDevice(clock_.device()), "cudaSetDevice"); }
+  void synchronise(const char* after) const {
+    cuda::check(cudaStreamSynchronize(clock_.stream()),
+                std::string("cudaStreamSynchronize after ") + after);
+  }
+  GraphExec record_stream_read(int variant, std::size_t bytes);
+
+  ReplayClock clock_;
+  GraphExec empty_graph_;
+  double empty_us_ = 0;  // for the streaming reads; 0: not measured yet
+  DeviceMemory stream_data_;
+  std::map<std::size_t, double> streaming_us_;
+};
+
+std::vector<std::pair<std::string, std::string>> CudaExecutor::describe() const {
+  activate();
+  const int device = clock_.device();
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  int runtime = 0;
+  int driver_cuda = 0;
+  cuda::check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  cuda::check(cudaDriverGetVersion(&driver_cuda), "cudaDriverGetVersion");
+  const auto cuda_version = [](int version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+  };
+  return {
+      {"device", properties.name},
+      {"compute_capability", fmt::format("{}.{}", properties.major, properties.minor)},
+      {"sm_count", std::to_string(clock_.sm_count())},
+      {"l2_bytes", std::to_string(clock_.l2_bytes())},
+      {"memory_bytes", std::to_string(properties.totalGlobalMem)},
+      {"sm_clock_khz", std::to_string(attribute(cudaDevAttrClockRate, device))},
+      {"memory_clock_khz", std::to_string(attribute(cudaDevAttrMemoryClockRate, device))},
+      {"driver", driver_version()},
+      {"driver_cuda", cuda_version(driver_cuda)},
+      {"cuda_runtime", cuda_version(runtime)},
+      {"cublas", blas_version()},
+      {"flush_bytes", std::to_string(clock_.flush_bytes())},
+      {"late_replays", std::to_string(clock_.late_replays())},
+  };
+}
+
+void CudaExecutor::upload(Buffer& to, const void* from, std::size_t bytes) {
+  check_fits("the upload", bytes, to);
+  activate();
+  cuda::check(cudaMemcpyAsync(to.data(), from, bytes, cudaMemcpyHostToDevice, clock_.stream()),
+              "cudaMemcpyAsync of " + std::to_string(bytes) + " bytes to the device");
+  synchronise("an upload");
+}
+
+void CudaExecutor::download(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) {
+  check_fits("the download", offset + bytes, from);
+  activate();
+  cuda::check(cudaMemcpyAsync(to, static_cast<const char*>(from.data()) + offset, bytes,
+                              cudaMemcpyDeviceToHost, clock_.stream()),
+              "cudaMemcpyAsync of " + std::to_string(bytes) + " bytes from the device");
+  synchronise("a download");
+}
+
+std::unique_ptr<Recorded> CudaExecutor::record(const std::function<void(void* stream)>& call) {
+  activate();
+  call(clock_.stream());
+  synchronise("the first, unrecorded call");
+  return std::make_unique<RecordedGraph>(
+      capture(clock_.stream(), [&](cudaStream_t stream) { call(stream); }));
+}
+
+double CudaExecutor::replay_us(Recorded& recorded, const Preparation& preparation) {
+  auto* graph = dynamic_cast<RecordedGraph*>(&recorded);
+  if (graph == nullptr) {
+    throw Error(ErrorCode::invalid_argument, "replay_us: not a call that this executor recorded");
+  }
+  const bool copies_x = preparation.x != nullptr && preparation.x_source != nullptr;
+  if (copies_x) {
+    check_fits("x", preparation.x_bytes, *preparation.x);
+    check_fits("x", preparation.x_bytes, *preparation.x_source);
+  }
+  activate();
+  return clock_.replay_us(graph->graph(), [&](cudaStream_t stream) {
+    if (copies_x) {
+      cuda::check(cudaMemcpyAsync(preparation.x->data(), preparation.x_source->data(),
+                                  preparation.x_bytes, cudaMemcpyDeviceToDevice, stream),
+                  "cudaMemcpyAsync of x");
+    }
+    if (preparation.out != nullptr) {
+      cuda::check(cudaMemsetAsync(preparation.out->data(), poison_byte,
+                                  preparation.out->size_bytes(), stream),
+                  "cudaMemsetAsync of out");
+    }
+  });
+}
+
+double CudaExecutor::empty_replay_us(int repeats) {
+  activate();
+  if (!empty_graph_) empty_graph_ = capture(clock_.stream(), launch_empty);
+  return clock_.median_us(empty_graph_.get(), repeats);
+}
+
+GraphExec CudaExecutor::record_stream_read(int variant, std::size_t bytes) {
+  const auto read = [&](cudaStream_t stream) {
+    launch_stream_read(variant, stream_data_.data(), bytes, clock_.sink(), clock_.sm_count(),
+                       stream);
+  };
+  read(clock_.stream());
+  synchronise("a streaming read");
+  return capture(clock_.stream(), read);
+}
+
+double CudaExecutor::streaming_read_us(std::size_t bytes, int repeats) {
+  constexpr std::size_t vector_bytes = 16;
+  const std::size_t read_bytes =
+      std::max((bytes + vector_bytes - 1) / vector_bytes * vector_bytes, vector_bytes);
+  if (const auto known = streaming_us_.find(read_bytes); known != streaming_us_.end()) {
+    return known->second;
+  }
+  activate();
+  if (stream_data_.size_bytes() < read_bytes) {
+    stream_data_ = DeviceMemory();
+    stream_data_ = DeviceMemory(read_bytes);
+    launch_fill_bf16(stream_data_.data(), static_cast<std::int64_t>(read_bytes / 2), 1,
+                     clock_.stream());
+    synchronise("filling the buffer of the streaming reads");
+  }
+  if (empty_us_ == 0) empty_us_ = empty_replay_us(empty_graph_repeats);
+
+  GraphExec fastest;
+  double fastest_us = 0;
+  for (int variant = 0; variant < stream_read_variants(); ++variant) {
+    GraphExec graph = record_stream_read(variant, read_bytes);
+    const double time_us = clock_.median_us(graph.get(), screening_repeats);
+    if (!fastest || time_us < fastest_us) {
+      fastest = std::move(graph);
+      fastest_us = time_us;
+    }
+  }
+  const double result_us = std::max(clock_.median_us(fastest.get(), repeats) - empty_us_, 0.0);
+  streaming_us_[read_bytes] = result_us;
+  return result_us;
+}
+
+std::vector<double> CudaExecutor::reference(const Buffer& x, const Buffer& w, DType w_dtype,
+                                            std::int64_t m, std::int64_t n, std::int64_t k) {
+  const auto elements = [](std::int64_t rows, std::int64_t columns) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+  };
+  check_fits("x", elements(m, k) * 2, x);
+  check_fits("w", elements(n, k) * static_cast<std::size_t>(size_bytes(w_dtype)), w);
+  activate();
+  std::vector<double> result(elements(m, n));
+  const DeviceMemory out(result.size() * sizeof(double));
+  launch_reference(x.data(), w.data(), w_dtype, out.as<double>(), m, n, k, clock_.stream());
+  cuda::check(cudaMemcpyAsync(result.data(), out.data(), out.size_bytes(), cudaMemcpyDeviceToHost,
+                              clock_.stream()),
+              "cudaMemcpyAsync of the reference");
+  synchronise("the reference");
+  return result;
+}
+
+}  // namespace
+
+std::unique_ptr<Executor> make_cuda_executor(int cuda_device) {
+  return std::make_unique<CudaExecutor>(cuda_device);
+}
+
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  int usable = 0;
+  for (int device = 0; device < count; ++device) usable += is_hopper(device) ? 1 : 0;
+  static_cast<void>(cudaGetLastError());
+  return usable;
+}
+
+}  // namespace slimgemm::judge

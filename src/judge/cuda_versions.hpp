@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Versions of what the machine brings, for the report.
+#pragma once
+
+#include <string>
+
+namespace slimgemm::judge {
+
+/// Version of the NVIDIA driver ("580.65.06"), as its management library says; "unknown" if that
+/// library is not there or gives no answer.
+std::string driver_version();
+
+/// Version and place of cuBLAS ("13.1.0, /usr/local/cuda/lib64/libcublasLt.so.13"), or why there is
+/// none.
+std::string blas_version();
+
+}  // namespace slimgemm::judge
