@@ -101,13 +101,12 @@ if(SLIMGEMM_BUILD_TOOLS)
     slimgemm_imported(slimgemm::cblas ${SLIMGEMM_CBLAS_INCLUDE} ${SLIMGEMM_CBLAS_LIBRARY})
   endif()
 
+  # cuBLAS is loaded at run time, from the folder SLIMGEMM_CUBLAS_DIR or where the system or the
+  # toolkit has it: the build needs its headers only.
   if(SLIMGEMM_HAVE_CUDA)
-    set(found OFF)
-    if(TARGET CUDA::cublas AND TARGET CUDA::cublasLt)
-      set(found ON)
-    endif()
-    slimgemm_optional("cuBLAS baselines" SLIMGEMM_HAVE_CUBLAS cublas ${found}
-      "cuBLAS and cuBLASLt" "libcublas not found in the CUDA toolkit")
+    find_path(SLIMGEMM_CUBLAS_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    slimgemm_optional("cuBLAS baselines" SLIMGEMM_HAVE_CUBLAS cublas "${SLIMGEMM_CUBLAS_INCLUDE}"
+      "cuBLAS, loaded at run time" "cublasLt.h not found in the CUDA toolkit")
   endif()
 endif()
 

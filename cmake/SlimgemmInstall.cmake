@@ -16,9 +16,11 @@ endif()
 
 # A static library leaves its own dependencies for the consumer to link.
 get_target_property(library_type slimgemm TYPE)
+set(SLIMGEMM_IS_STATIC OFF)
 set(SLIMGEMM_NEEDS_CUDA OFF)
 set(SLIMGEMM_NEEDS_HWY "")
 if(library_type STREQUAL "STATIC_LIBRARY")
+  set(SLIMGEMM_IS_STATIC ON)
   set(SLIMGEMM_NEEDS_CUDA ${SLIMGEMM_HAVE_CUDA})
   set(SLIMGEMM_NEEDS_HWY "${SLIMGEMM_HWY_TARGET}")
 endif()
@@ -26,5 +28,6 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/slimgemmConfig.cmake.in
   ${PROJECT_BINARY_DIR}/slimgemmConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/slimgemmConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/slimgemmConfig.cmake
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/SlimgemmCuda20.cmake
+              ${PROJECT_BINARY_DIR}/slimgemmConfig.cmake
               ${PROJECT_BINARY_DIR}/slimgemmConfigVersion.cmake DESTINATION ${package_dir})

@@ -14,7 +14,7 @@
 #
 # CMake variables of the same names say the same in a CMakeLists.txt. To link what was found:
 # ${SLIMGEMM_HWY_TARGET}, nlohmann_json::nlohmann_json, slimgemm::onednn, slimgemm::cblas,
-# CUDA::cudart_static, CUDA::cublas, CUDA::cublasLt. xxhash.h needs XXH_INLINE_ALL and no library.
+# CUDA::cudart_static. xxhash.h needs XXH_INLINE_ALL and no library; cuBLAS is loaded at run time.
 # -DSLIMGEMM_WITHOUT="highway;onednn" builds as on a machine that lacks them.
 
 set(SLIMGEMM_PART_NAMES CUDA HIGHWAY XXHASH JSON ONEDNN CBLAS CUBLAS)
@@ -58,9 +58,8 @@ function(slimgemm_target target)
 
   set(cxx_options ${SLIMGEMM_WARNINGS})
   list(JOIN SLIMGEMM_WARNINGS "," host_warnings)
-  # CMake 3.25 does not know CUDA C++20, so the option is given by hand. The packed layout's
-  # constexpr functions are called on the device: --expt-relaxed-constexpr.
-  set(cuda_options -std=c++20 --expt-relaxed-constexpr -lineinfo -Xcompiler=${host_warnings})
+  # The packed layout's constexpr functions are called on the device: --expt-relaxed-constexpr.
+  set(cuda_options --expt-relaxed-constexpr -lineinfo -Xcompiler=${host_warnings})
   if(SLIMGEMM_WERROR)
     list(APPEND cxx_options -Werror)
     list(APPEND cuda_options -Werror=all-warnings)
