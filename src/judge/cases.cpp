@@ -43,10 +43,7 @@ constexpr std::array<Case, 9> extra_cases = {{
 
 }  // namespace
 
-std::int64_t Case::n() const {
-  const LayerInfo& layer_info = info(layer);
-  return m <= layer_info.slice_max_m ? layer_info.slice_n : layer_info.n;
-}
+std::int64_t Case::n() const { return resolve(*this).n; }
 std::int64_t Case::k() const { return info(layer).k; }
 DType Case::dtype() const { return info(layer).dtype; }
 
@@ -65,20 +62,31 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-double case_bytes(const Case& c) {
-  const auto n = static_cast<double>(c.n());
-  const auto k = static_cast<double>(c.k());
-  const auto m = static_cast<double>(c.m);
-  const auto element = static_cast<double>(size_bytes(c.dtype()));
+Shape resolve(const Case& c, const LayerTable& table) {
+  const LayerInfo& layer = table.at(static_cast<std::size_t>(c.layer));
+  const std::int64_t n = c.m <= layer.slice_max_m ? layer.slice_n : layer.n;
+  return {c.layer, layer.name, c.m, n, layer.k, layer.dtype, c.scored};
+}
+
+double shape_bytes(const Shape& shape) {
+  const auto n = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  const auto m = static_cast<double>(shape.m);
+  const auto element = static_cast<double>(size_bytes(shape.dtype));
   return n * k * element + m * k * 2 + m * n * element;
 }
 
-double case_flops(const Case& c) {
-  return 2.0 * static_cast<double>(c.m) * static_cast<double>(c.n()) * static_cast<double>(c.k());
+double shape_flops(const Shape& shape) {
+  return 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
+         static_cast<double>(shape.k);
 }
 
-double floor_us(const Case& c) {
-  return std::max(case_bytes(c) / h200_bytes_per_us, case_flops(c) / h200_flops_per_us);
+double floor_us(const Shape& shape) {
+  return std::max(shape_bytes(shape) / h200_bytes_per_us, shape_flops(shape) / h200_flops_per_us);
 }
+
+double case_bytes(const Case& c) { return shape_bytes(resolve(c)); }
+double case_flops(const Case& c) { return shape_flops(resolve(c)); }
+double floor_us(const Case& c) { return floor_us(resolve(c)); }
 
 }  // namespace slimgemm::judge

@@ -21,9 +21,9 @@ struct LayerInfo {
   std::string_view name;
   std::int64_t n;
   std::int64_t k;
-  DType dtype;              // of W and of out
+  DType dtype;  // of W and of out
   std::string_view role;
-  std::int64_t slice_n;     // rows computed at m <= slice_max_m (unpooler: 1024), else n
+  std::int64_t slice_n;      // rows computed at m <= slice_max_m (unpooler: 1024), else n
   std::int64_t slice_max_m;  // 8 for the unpooler, else 0
 };
 
@@ -51,8 +51,25 @@ const std::array<Load, 6>& loads();
 /// 30 scored shapes, load by load, then the nine extra ones.
 std::vector<Case> all_cases();
 
-/// Bytes that must move and floating-point operations of a shape at dense weights, and the floor they
-/// set on an H200 (spec: max(bytes / 4.8 TB/s, FLOPs / 989 TFLOP/s)), in microseconds.
+using LayerTable = std::array<LayerInfo, layer_count>;
+
+/// A case with its sizes looked up. The judge runs on any layer table; the tests use small ones.
+struct Shape {
+  Layer layer;
+  std::string_view name;  // of the layer
+  std::int64_t m;
+  std::int64_t n;  // rows of W computed
+  std::int64_t k;
+  DType dtype;
+  bool scored;
+};
+Shape resolve(const Case& c, const LayerTable& table = layers());
+
+/// Bytes that must move and floating-point operations of a shape at dense weights, and the floor
+/// they set on an H200 (spec: max(bytes / 4.8 TB/s, FLOPs / 989 TFLOP/s)), in microseconds.
+double shape_bytes(const Shape& shape);
+double shape_flops(const Shape& shape);
+double floor_us(const Shape& shape);
 double case_bytes(const Case& c);
 double case_flops(const Case& c);
 double floor_us(const Case& c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whoever is judged or compared with: SlimGEMM itself, the baselines and outside libraries all stand
-// behind this one interface and are timed by the same code.
+// Whoever is judged or compared with: SlimGEMM itself, the baselines and outside libraries all
+// stand behind this one interface and are timed by the same code.
 #pragma once
 
 #include "judge/cases.hpp"
@@ -37,16 +37,17 @@ class Contender {
   [[nodiscard]] virtual std::string describe(Layer, std::int64_t) const { return {}; }
 };
 
-/// SlimGEMM behind the judge's interface, on either device. cuda_device < 0: the CPU.
-std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device);
+/// SlimGEMM behind the judge's interface, on either device. cuda_device < 0: the CPU, with
+/// cpu_threads threads (0: all hardware threads).
+std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads = 0);
 /// An outside shared library (include/slimgemm/contender.h). Throws Error naming the path and what
 /// is wrong with it.
 std::unique_ptr<Contender> load_contender(const std::string& path, int cuda_device);
 /// oneDNN's BF16 matmul on prepacked weights (FP32 for the router), CPU. Throws Error(unsupported)
 /// in a build without oneDNN.
 std::unique_ptr<Contender> make_onednn_baseline();
-/// What SGLang's unquantised path dispatches on Hopper, and the fastest of all cuBLASLt heuristics a
-/// shape. Throw Error(unsupported) in a build without cuBLAS.
+/// What SGLang's unquantised path dispatches on Hopper, and the fastest of all cuBLASLt heuristics
+/// a shape. Throw Error(unsupported) in a build without cuBLAS.
 std::unique_ptr<Contender> make_sglang_baseline(int cuda_device);
 std::unique_ptr<Contender> make_best_blas_baseline(int cuda_device);
 

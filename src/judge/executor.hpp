@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine that the judge measures on. All rules, statistics and verdicts are above this line and
-// know nothing of CUDA; what differs between CPU and GPU is below it.
+// The machine that the judge measures on. All rules, statistics and verdicts are above this line
+// and know nothing of CUDA; what differs between CPU and GPU is below it.
 #pragma once
 
 #include "judge/cases.hpp"
@@ -69,8 +69,8 @@ class Executor {
   /// subtracted: the median of the fastest of several read kernels.
   virtual double streaming_read_us(std::size_t bytes, int repeats) = 0;
 
-  /// FP64 reference: ref[i * n + j] = sum over k of x[i, k] * w[j, k], w the first n rows of a matrix
-  /// given as the executor's buffer. x: m x k BF16. Returns m * n doubles on the host.
+  /// FP64 reference: ref[i * n + j] = sum over k of x[i, k] * w[j, k], w the first n rows of a
+  /// matrix given as the executor's buffer. x: m x k BF16. Returns m * n doubles on the host.
   virtual std::vector<double> reference(const Buffer& x, const Buffer& w, DType w_dtype,
                                         std::int64_t m, std::int64_t n, std::int64_t k) = 0;
 };
