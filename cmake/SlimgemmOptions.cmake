@@ -44,12 +44,17 @@ endfunction()
 
 # The host compiler's warnings, for C++ files and for the host side of CUDA files.
 set(SLIMGEMM_WARNINGS -Wall -Wextra -Wundef)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND SLIMGEMM_WARNINGS -Wno-restrict)  # GCC 12 warns about every "text" + std::string
+endif()
 
 # slimgemm_target(<target>): the project's include path, definitions, warnings and sanitizers.
 function(slimgemm_target target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   if(SLIMGEMM_HAVE_XXHASH)
-    target_include_directories(${target} SYSTEM PRIVATE ${SLIMGEMM_XXHASH_INCLUDE})
+    # C++ only: nvcc can't have /usr/include as a system folder a second time.
+    target_include_directories(${target} SYSTEM PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:${SLIMGEMM_XXHASH_INCLUDE}>)
   endif()
   foreach(part IN LISTS SLIMGEMM_PART_NAMES)
     target_compile_definitions(${target} PRIVATE
