@@ -84,7 +84,7 @@ struct RooflineQuery {
 /// The matmul with the most rows of W: the whole layer, where some m use a slice of it.
 const Matmul& widest_matmul(const RooflineQuery& query);
 
-/// Two decimals, or three significant digits below 0.1.
+/// Two decimals, or three significant digits below 1.
 std::string short_number(double value);
 
 /// The answer as a table, a line for each m.

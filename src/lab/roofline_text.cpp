@@ -30,7 +30,7 @@ const Matmul& widest_matmul(const RooflineQuery& query) {
 }
 
 std::string short_number(double value) {
-  return value < 0.1 ? fmt::format("{:.3g}", value) : fmt::format("{:.2f}", value);
+  return value < 1 ? fmt::format("{:.3g}", value) : fmt::format("{:.2f}", value);
 }
 
 std::string roofline_text(const RooflineQuery& query) {

@@ -60,11 +60,11 @@ int run_roofline(const RooflineOptions& options) {
   for (const std::int64_t m : lab::parse_m_list(options.m)) {
     query.matmuls.push_back(matmul_for(options, m));
   }
-  fmt::print("{}", lab::roofline_text(query));
+  const std::string text = lab::roofline_text(query);
   if (!options.svg_path.empty()) {
     write_text(options.svg_path, lab::roofline_svg(query));
-    fmt::print("Drawn: {}\n", options.svg_path);
   }
+  fmt::print("{}", text);
   return exit_ok;
 }
 

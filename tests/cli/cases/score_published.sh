@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+cp "$REPOSITORY/labs/published.csv" .
+run score published.csv
