@@ -67,8 +67,8 @@ constexpr ReadVariant read_variants[] = {{0, 0}, {std::size_t{64} << 10, 0}, {0,
 
 class CpuExecutor final : public Executor {
  public:
-  explicit CpuExecutor(int threads)
-      : threads_(resolve_threads(threads)), flush_(flush_caches * last_level_cache_bytes()) {
+  CpuExecutor(int threads, std::size_t flush_bytes)
+      : threads_(resolve_threads(threads)), flush_(flush_bytes) {
     std::memset(flush_.data(), 1, flush_.size());  // else every page is the kernel's zero page
   }
 
@@ -182,8 +182,9 @@ class CpuExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_cpu_executor(int threads) {
-  return std::make_unique<CpuExecutor>(threads);
+std::unique_ptr<Executor> make_cpu_executor(int threads, std::size_t flush_bytes) {
+  if (flush_bytes == 0) flush_bytes = flush_caches * last_level_cache_bytes();
+  return std::make_unique<CpuExecutor>(threads, flush_bytes);
 }
 
 }  // namespace slimgemm::judge

@@ -75,8 +75,9 @@ class Executor {
                                         std::int64_t m, std::int64_t n, std::int64_t k) = 0;
 };
 
-/// threads 0: all hardware threads.
-std::unique_ptr<Executor> make_cpu_executor(int threads = 0);
+/// threads 0: all hardware threads. flush_bytes: what is read before every replay; 0: 4x the
+/// last-level cache, as the rules ask (tests take less).
+std::unique_ptr<Executor> make_cpu_executor(int threads = 0, std::size_t flush_bytes = 0);
 /// Throws Error(unsupported) in a build without CUDA or on a machine without a usable GPU.
 std::unique_ptr<Executor> make_cuda_executor(int cuda_device = 0);
 /// Number of usable CUDA devices; 0 in a build without CUDA.
