@@ -18,5 +18,20 @@ struct ExceptionView {
 };
 
 struct StreamArgs {
-  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, k_warps}; 
+  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, k_warps}; used if x_by_tma
+  const unsigned char* tiles;
+  ExceptionView exceptions;
+  const std::uint16_t* x;
+  void* out;  // m x rows, BF16 or FP32
+  std::int64_t x_row_stride;
+  std::int64_t m;
+  std::int64_t rows;       // output features of this call
+  int k;
+  int k_tiles;
+  int first_row_tile;      // of the matrix
+  int row_tiles;           // of this call
+  int x_rows;              // min(m, 8 * token_tiles)
+  float scale;             // of the decoded weights
+  bool x_by_tma;
+};
 }  // namespace slimgemm::cuda

@@ -90,25 +90,17 @@ double estimate_us(const StreamConfig& c, const Problem& problem, const GpuFacts
   return std::max({hbm_us, l2_us, sm_us, math_us}) + fixed_us;
 }
 
-StreamPlan plan_stream(const Problem& problem, const GpuFacts& gpu) {
+StreamPlan plan_instance(std::size_t index, const Problem& problem, const GpuFacts& gpu) {
+  const StreamConfig& c = stream_table[index];
   StreamPlan plan;
-  plan.estimated_us = std::numeric_limits<double>::infinity();
-  int candidates = 0;
-  for (std::size_t i = 0; i < stream_count; ++i) {
-    const double us = estimate_us(stream_table[i], problem, gpu);
-    if (!std::isfinite(us)) continue;
-    ++candidates;
-    if (us < plan.estimated_us) {
-      plan.estimated_us = us;
-      plan.index = i;
-    }
+  plan.index = index;
+  plan.estimated_us = estimate_us(c, problem, gpu);
+  if (!std::isfinite(plan.estimated_us)) {
+    throw Error(ErrorCode::unsupported, instance_name(c) + " can't serve n=" +
+                                            std::to_string(problem.rows) + " k=" +
+                                            std::to_string(problem.k) + " in " +
+                                            name(problem.encoding));
   }
-  if (candidates == 0) {
-    throw Error(ErrorCode::unsupported, "no stream kernel serves n=" +
-                                            std::to_string(problem.rows) +
-                                            " k=" + std::to_string(problem.k));
-  }
-  const StreamConfig& c = plan.config();
   const Occupancy o = occupancy(c, problem, gpu);
   plan.grid_x = o.groups * c.cluster;
   plan.grid_y = o.token_blocks;
@@ -119,10 +111,31 @@ StreamPlan plan_stream(const Problem& problem, const GpuFacts& gpu) {
   }
   plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
   plan.layout = stream_layout(c, plan.x_rows);
-  plan.reason = "estimated " + fixed(plan.estimated_us) + " us, lowest of " +
-                std::to_string(candidates) + " instances: " + std::to_string(o.ctas) +
+  plan.reason = "estimated " + fixed(plan.estimated_us) + " us: " + std::to_string(o.ctas) +
                 " CTAs, " + std::to_string(o.ctas_per_sm) + " an SM, " + std::to_string(o.waves) +
                 (o.waves == 1 ? " wave" : " waves");
+  return plan;
+}
+
+StreamPlan plan_stream(const Problem& problem, const GpuFacts& gpu) {
+  std::size_t best = stream_count;
+  double best_us = std::numeric_limits<double>::infinity();
+  int candidates = 0;
+  for (std::size_t i = 0; i < stream_count; ++i) {
+    const double us = estimate_us(stream_table[i], problem, gpu);
+    if (std::isfinite(us)) ++candidates;
+    if (us < best_us) {
+      best_us = us;
+      best = i;
+    }
+  }
+  if (best == stream_count) {
+    throw Error(ErrorCode::unsupported, "no stream kernel serves n=" +
+                                            std::to_string(problem.rows) +
+                                            " k=" + std::to_string(problem.k));
+  }
+  StreamPlan plan = plan_instance(best, problem, gpu);
+  plan.reason += ", lowest of " + std::to_string(candidates) + " instances";
   return plan;
 }
 

@@ -45,7 +45,11 @@ std::string instance_name(const StreamConfig& config);
 /// Estimated time of one instance in microseconds; infinity if it can't serve the problem.
 double estimate_us(const StreamConfig& config, const Problem& problem, const GpuFacts& gpu);
 
-/// The instance with the lowest estimate. Errors: unsupported if the grid would be too large.
+/// How one instance serves a problem. Errors: unsupported if it can't, or if the grid would be too
+/// large.
+StreamPlan plan_instance(std::size_t index, const Problem& problem, const GpuFacts& gpu);
+
+/// The instance with the lowest estimate. Errors: unsupported if none serves the problem.
 StreamPlan plan_stream(const Problem& problem, const GpuFacts& gpu);
 
 }  // namespace slimgemm::plan
