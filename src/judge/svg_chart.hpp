@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bar charts as SVG. Colours come from the page's CSS: bars have the classes s0, s1, ... of their
+// series, everything else the classes label, value, grid and mark.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace slimgemm::judge {
+
+/// Text for HTML and SVG: & < > " are replaced.
+std::string escape_html(std::string_view text);
+
+/// Three significant digits without an exponent: "8.35", "20.1", "1234".
+std::string short_number(double value);
+
+struct BarGroup {
+  std::string label;
+  std::vector<std::optional<double>> values;  ///< one a series; absent: no bar
+};
+
+struct BarChart {
+  std::string title;  ///< for screen readers
+  std::vector<BarGroup> groups;
+  std::optional<double> mark;  ///< a vertical line at this value
+  int value_decimals = -1;     ///< digits after the point; -1: three significant digits
+};
+
+/// Horizontal bars from zero, a group below the other, each with its value at its end. The drawing
+/// is 420 units wide and scales with the page.
+std::string draw(const BarChart& chart);
+
+}  // namespace slimgemm::judge
