@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t min_flush_bytes = std::size_t{256} << 20;
 constexpr int max_attempts = 6;
 constexpr int uncounted_replays = 2;
+constexpr std::chrono::milliseconds pause_limit(20);
+constexpr int flushes_after_pause = 128;  // about 8 ms of work on an H200
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
@@ -36,19 +38,25 @@ ReplayClock::ReplayClock(int device) : device_(device) {
   cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
 }
 
+void ReplayClock::flush(int passes) {
+  for (int pass = 0; pass < passes; ++pass) {
+    launch_flush(flush_.data(), flush_.size_bytes(), sink(), sm_count_, stream());
+  }
+}
+
 double ReplayClock::replay_us(cudaGraphExec_t graph, const StreamCall& prepare) {
+  if (std::chrono::steady_clock::now() - last_replay_ > pause_limit) flush(flushes_after_pause);
   for (int attempt = 1;; ++attempt) {
     if (prepare) prepare(stream());
     // Each further attempt reads the buffer once more, which gives the host more time to enqueue.
-    for (int pass = 0; pass < attempt; ++pass) {
-      launch_flush(flush_.data(), flush_.size_bytes(), sink(), sm_count_, stream());
-    }
+    flush(attempt);
     cuda::check(cudaEventRecord(begin_.get(), stream()), "cudaEventRecord");
     cuda::check(cudaGraphLaunch(graph, stream()), "cudaGraphLaunch");
     cuda::check(cudaEventRecord(end_.get(), stream()), "cudaEventRecord");
     const bool late = cudaEventQuery(begin_.get()) == cudaSuccess;
     static_cast<void>(cudaGetLastError());  // cudaErrorNotReady, the answer hoped for
     cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize after a replay");
+    last_replay_ = std::chrono::steady_clock::now();
     if (late && attempt < max_attempts) continue;
     if (late) ++late_replays_;
     float milliseconds = 0;

@@ -4,6 +4,7 @@
 
 #include "judge/cuda_capture.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,7 +25,8 @@ class ReplayClock {
 
   /// Enqueues `prepare` (may be empty), the flush, an event, the graph and an event, waits and
   /// returns the microseconds between the events. A replay that the host enqueued so late that the
-  /// device may have waited for it is thrown away and repeated, a few times at most.
+  /// device may have waited for it is thrown away and repeated, a few times at most. After a pause
+  /// in which the device may have lowered its clocks, further flushes go first.
   double replay_us(cudaGraphExec_t graph, const StreamCall& prepare = {});
   /// Median of `repeats` replays, after two that are not counted.
   double median_us(cudaGraphExec_t graph, int repeats, const StreamCall& prepare = {});
@@ -32,6 +34,8 @@ class ReplayClock {
   [[nodiscard]] std::int64_t late_replays() const { return late_replays_; }
 
  private:
+  void flush(int passes);
+
   int device_;
   int sm_count_ = 0;
   std::size_t l2_bytes_ = 0;
@@ -40,6 +44,7 @@ class ReplayClock {
   Event end_;
   DeviceMemory flush_;
   DeviceMemory sink_;
+  std::chrono::steady_clock::time_point last_replay_;
   std::int64_t late_replays_ = 0;
 };
 
