@@ -9,6 +9,12 @@
 namespace slimgemm::judge {
 namespace {
 
+constexpr const char* legacy_stream_fault =
+    "use of the legacy default stream during capture (a launch without a stream, or a synchronous "
+    "copy)";
+constexpr const char* allocation_fault =
+    "allocation during capture (cudaMalloc, cudaFree or another call that a graph cannot replay)";
+
 /// What one attempt at capturing gave.
 struct Attempt {
   Graph graph;                // null if the capture failed
@@ -48,15 +54,20 @@ bool is_general(cudaError_t status) {
          status == cudaErrorStreamCaptureInvalidated;
 }
 
-/// Names the fault of a failed capture. CUDA answers a host synchronisation and an allocation with
-/// one and the same error. They differ in the relaxed capture mode, which permits the allocation
-/// (it is only unsafe) and still refuses the synchronisation: so the capture is tried again in it.
+/// Whether the relaxed mode captures `call` on `stream`.
+bool captures_relaxed(cudaStream_t stream, const StreamCall& call) {
+  return attempt_capture(stream, cudaStreamCaptureModeRelaxed, call).ok();
+}
+
+/// Names the fault of a failed capture. CUDA answers most faults with one and the same error, so
+/// milder ways of capturing tell them apart: the relaxed mode permits what is only unsafe, such as
+/// an allocation; a stream that does not order itself after the legacy default stream permits work
+/// on that one; a host synchronisation is refused in every way.
 std::string name_fault(const Attempt& attempt, cudaStream_t stream, const StreamCall& call) {
   const cudaError_t status = is_general(attempt.in_call) ? attempt.at_end : attempt.in_call;
   switch (status) {
     case cudaErrorStreamCaptureImplicit:
-      return "use of the legacy default stream during capture (a launch without a stream, or a "
-             "synchronous copy)";
+      return legacy_stream_fault;
     case cudaErrorCapturedEvent:
       return "host synchronisation during capture (on an event)";
     case cudaErrorStreamCaptureUnjoined:
@@ -69,11 +80,11 @@ std::string name_fault(const Attempt& attempt, cudaStream_t stream, const Stream
       break;
   }
   if (!is_general(status)) return "a failed CUDA call during capture";
-  const Attempt relaxed = attempt_capture(stream, cudaStreamCaptureModeRelaxed, call);
-  if (relaxed.ok()) {
-    return "allocation during capture (cudaMalloc, cudaFree or another call that a graph cannot "
-           "replay)";
-  }
+  if (captures_relaxed(stream, call)) return allocation_fault;
+  cudaStream_t raw = nullptr;
+  cuda::check(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  const Stream unordered(raw);
+  if (captures_relaxed(unordered.get(), call)) return legacy_stream_fault;
   return "host synchronisation during capture";
 }
 

@@ -11,9 +11,10 @@ namespace {
 
 constexpr std::size_t min_flush_bytes = std::size_t{256} << 20;
 constexpr int max_attempts = 6;
+constexpr double slow_flush_us = 1000;  // under a sanitizer or debugger: no use in repeating
 constexpr int uncounted_replays = 2;
 constexpr std::chrono::milliseconds pause_limit(20);
-constexpr int flushes_after_pause = 128;  // about 8 ms of work on an H200
+constexpr double work_after_pause_us = 8000;
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
@@ -35,7 +36,23 @@ ReplayClock::ReplayClock(int device) : device_(device) {
   cuda::check(cudaMemsetAsync(flush_.data(), 1, flush_.size_bytes(), stream()),
               "cudaMemsetAsync of the flush buffer");
   cuda::check(cudaMemsetAsync(sink_.data(), 0, sink_.size_bytes(), stream()), "cudaMemsetAsync");
-  cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  flush_us_ = measure_flush_us();
+}
+
+double ReplayClock::measure_flush_us() {
+  flush(2);
+  cuda::check(cudaEventRecord(begin_.get(), stream()), "cudaEventRecord");
+  flush(1);
+  cuda::check(cudaEventRecord(end_.get(), stream()), "cudaEventRecord");
+  return elapsed_us();
+}
+
+double ReplayClock::elapsed_us() {
+  cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize after a replay");
+  float milliseconds = 0;
+  cuda::check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()),
+              "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) * 1000;
 }
 
 void ReplayClock::flush(int passes) {
@@ -45,7 +62,10 @@ void ReplayClock::flush(int passes) {
 }
 
 double ReplayClock::replay_us(cudaGraphExec_t graph, const StreamCall& prepare) {
-  if (std::chrono::steady_clock::now() - last_replay_ > pause_limit) flush(flushes_after_pause);
+  if (std::chrono::steady_clock::now() - last_replay_ > pause_limit) {
+    flush(static_cast<int>(work_after_pause_us / std::max(flush_us_, 1.0)));
+  }
+  const int attempts = flush_us_ > slow_flush_us ? 1 : max_attempts;
   for (int attempt = 1;; ++attempt) {
     if (prepare) prepare(stream());
     // Each further attempt reads the buffer once more, which gives the host more time to enqueue.
@@ -55,14 +75,11 @@ double ReplayClock::replay_us(cudaGraphExec_t graph, const StreamCall& prepare) 
     cuda::check(cudaEventRecord(end_.get(), stream()), "cudaEventRecord");
     const bool late = cudaEventQuery(begin_.get()) == cudaSuccess;
     static_cast<void>(cudaGetLastError());  // cudaErrorNotReady, the answer hoped for
-    cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize after a replay");
+    const double time_us = elapsed_us();
     last_replay_ = std::chrono::steady_clock::now();
-    if (late && attempt < max_attempts) continue;
+    if (late && attempt < attempts) continue;
     if (late) ++late_replays_;
-    float milliseconds = 0;
-    cuda::check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()),
-                "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) * 1000;
+    return time_us;
   }
 }
 

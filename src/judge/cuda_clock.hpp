@@ -35,6 +35,8 @@ class ReplayClock {
 
  private:
   void flush(int passes);
+  double measure_flush_us();
+  double elapsed_us();  // waits for the stream, then from begin_ to end_
 
   int device_;
   int sm_count_ = 0;
@@ -45,6 +47,7 @@ class ReplayClock {
   DeviceMemory flush_;
   DeviceMemory sink_;
   std::chrono::steady_clock::time_point last_replay_;
+  double flush_us_ = 0;
   std::int64_t late_replays_ = 0;
 };
 
