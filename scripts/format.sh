@@ -15,10 +15,19 @@ mapfile -t files < <(find include src tools tests examples -regextype egrep \
 if [ "${1:-}" != --check ]; then
   [ "$version" = $version_pinned ] || die "this is clang-format $version, not $version_pinned"
   clang-format -i "${files[@]}"
-elif clang-format --dry-run --Werror "${files[@]}"; then
-  say "${#files[@]} files are formatted (clang-format $version)"
-elif [ "$version" = $version_pinned ]; then
-  die "run 'make format'"
-else
-  say "not a failure: clang-format $version_pinned decides, this is $version"
+  exit 0
 fi
+
+unformatted=()
+for file in "${files[@]}"; do
+  clang-format --dry-run --Werror "$file" 2>/dev/null || unformatted+=("$file")
+done
+if [ ${#unformatted[@]} -eq 0 ]; then
+  say "${#files[@]} files are formatted (clang-format $version)"
+  exit 0
+fi
+printf 'not formatted: %s\n' "${unformatted[@]}"
+if [ "$version" = $version_pinned ]; then
+  die "${#unformatted[@]} of ${#files[@]} files are not formatted: run 'make format'"
+fi
+say "not a failure: clang-format $version_pinned decides, this is $version"

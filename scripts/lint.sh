@@ -12,12 +12,13 @@ if ! have clang-tidy || [ -z "$runner" ]; then
   exit 0
 fi
 version=$(clang-tidy --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
-[ -e $build_dir/compile_commands.json ] || die "no $build_dir/compile_commands.json; run 'make build'"
+commands=$build_dir/compile_commands.json
+[ -e $commands ] || die "there is no $commands: run 'make build'"
 
 # clang does not know nvcc's options: the compile commands without the CUDA files.
 lint_dir=build/lint
 mkdir -p $lint_dir
-python3 - $build_dir/compile_commands.json $lint_dir/compile_commands.json <<'PYTHON'
+python3 - $commands $lint_dir/compile_commands.json <<'PYTHON'
 import json
 import sys
 

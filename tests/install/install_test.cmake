@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -P: installs a build of the library under WORK_DIR, moves it, and builds and runs the
-# consumers against it. OPTIONS, separated by "|", are those of a build made for the purpose; without
-# any, BUILD_DIR is installed.
+# consumers against it. OPTIONS, separated by "|", are those of a build made for the purpose;
+# without any, BUILD_DIR is installed.
 
 function(run)
   list(JOIN ARGN " " line)
@@ -12,7 +12,9 @@ function(run)
   endif()
 endfunction()
 
-file(REMOVE_RECURSE ${WORK_DIR}/prefix ${WORK_DIR}/moved ${WORK_DIR}/consumer ${WORK_DIR}/consumer_c)
+foreach(folder prefix moved consumer consumer_c)
+  file(REMOVE_RECURSE ${WORK_DIR}/${folder})
+endforeach()
 if(OPTIONS)
   string(REPLACE "|" ";" options "${OPTIONS}")
   string(REPLACE "," "\\;" options "${options}")
