@@ -21,6 +21,7 @@ constexpr double right = 28;
 constexpr double top = 84;
 constexpr double bottom = 64;
 constexpr double label_line = 16;
+constexpr double label_step = 4;
 constexpr double character_width = 7.4;
 
 constexpr const char* style = R"(<style>
@@ -217,7 +218,9 @@ class Drawing {
         fmt::format("m = {}: {} us", query_.matmuls[i].m, short_number(lines_[i].floor_us()));
     const double label_width = character_width * static_cast<double>(label.size());
     const double label_x = std::min(x + 12, x_.to - label_width - 4);
-    for (double label_y = y + 20; label_y < y_.from - 6; label_y += label_line / 4) {
+    const int tries = static_cast<int>((y_.from - 6 - (y + 20)) / label_step);
+    for (int step = 0; step < tries; ++step) {
+      const double label_y = y + 20 + label_step * step;
       const Box box{label_x, label_y - label_line + 4, label_x + label_width, label_y + 4};
       if (std::none_of(taken.begin(), taken.end(), [&](const Box& b) { return b.overlaps(box); })) {
         taken.push_back(box);

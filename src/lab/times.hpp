@@ -41,8 +41,8 @@ struct LoadTimes {
 struct TimesTable {
   std::string source;                       ///< where it was read, and what it says of itself
   std::array<LoadTimes, load_count> loads;  ///< in the order of judge::loads()
-  std::optional<double> stated_score;       ///< the score that the judge itself wrote
-  bool judged_correct = true;               ///< false: the judge found a wrong result
+  std::string verdict;                 ///< the judge's: passed, failed, invalid; empty: a table
+  std::optional<double> stated_score;  ///< the score that the judge wrote
 };
 
 /// The CSV table (labs/README.md). `name` stands before every message. Throws

@@ -32,6 +32,12 @@ run_showing() {
   tail -n 1 shown.txt
 }
 
+# run_exit ARGUMENT...: as run, but shows only the exit code.
+run_exit() {
+  run "$@" >shown.txt
+  sed -n '1p;$p' shown.txt
+}
+
 # shellcheck source=/dev/null
 actual=$(source "$case_file")
 if [[ ${4:-} == --update ]]; then

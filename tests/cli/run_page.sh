@@ -16,7 +16,8 @@ mkdir -p docs/images
 
 slimgemm() { "$SLIMGEMM" "$@"; }
 
-awk '/^```console$/ {inside = 1; next} /^```$/ {inside = 0} inside' "$repository/$page" >expected.txt
+awk '/^```console$/ {inside = 1; next} /^```$/ {inside = 0} inside' \
+  "$repository/$page" >expected.txt
 if ! grep -q '^\$ ' expected.txt; then
   echo "$page has no console block with a command"
   exit 1

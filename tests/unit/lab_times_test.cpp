@@ -40,7 +40,7 @@ TEST(TimesCsv, ReadsBothKindsOfRows) {
   EXPECT_DOUBLE_EQ(table.loads[5].shapes[4]->ours_us, 10);
   EXPECT_FALSE(table.loads[5].sum);
   EXPECT_TRUE(table.loads[0].empty());
-  EXPECT_TRUE(table.judged_correct);
+  EXPECT_TRUE(table.verdict.empty());
 }
 
 TEST(TimesCsv, RefusalsNameLineValueAndWhatIsAllowed) {

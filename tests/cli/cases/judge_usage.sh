@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+run_showing 'tpu not in' judge --device tpu
+run_showing '--repeats' judge --repeats 0
+run_showing '--threads' judge --threads=-1
+run_showing '--seed' judge --seed first
+run_showing '--loads decode 2: .*' judge --device cpu --loads 'decode 1,decode 2'
+run_showing '--layers pool: .*' judge --device cpu --layers pool
+run_showing '/no/such\.so' judge --device cpu --contender /no/such.so
+run_showing '/no/such\.safetensors' judge --device cpu --baseline none --weights /no/such.safetensors
+run_showing '--baseline sglang needs a GPU' judge --device cpu --baseline sglang
+run_showing '^ +--(device|contender|baseline|loads|layers|repeats|seed|weights|json|html)' judge --help
