@@ -22,8 +22,12 @@ namespace {
 // The device that owns the weights.
 int device_of(const std::uint16_t* w) {
   cudaPointerAttributes attributes{};
-  check(cudaPointerGetAttributes(&attributes, w), "cudaPointerGetAttributes of w");
-  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, w);
+  if (status != cudaErrorInvalidValue) check(status, "cudaPointerGetAttributes of w");
+  const bool on_device = status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice ||
+                                                   attributes.type == cudaMemoryTypeManaged);
+  if (!on_device) {
+    static_cast<void>(cudaGetLastError());
     throw Error(ErrorCode::invalid_argument,
                 "w is not memory of a CUDA device: copy it there, or use pack()");
   }
