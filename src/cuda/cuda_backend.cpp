@@ -2,9 +2,11 @@
 #include "cuda/cuda_backend.hpp"
 
 #include "codec/packed_access.hpp"
-#include "cuda/stream_launch.hpp"
+#include "cuda/kernel_entry.hpp"
 #include "cuda/tensor_map.hpp"
+#include "cuda/tile_kernel_args.hpp"
 
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -54,14 +56,52 @@ DeviceMemory upload(std::span<const T> from) {
   return memory;
 }
 
+const void* kernel_for(const plan::Instance& instance) {
+  return instance.family == plan::Family::stream ? stream_kernel_for(instance.index)
+                                                 : tile_kernel_for(instance.index);
+}
+
 /// Lets every instance of an encoding use all of an SM's shared memory.
 void prepare_kernels(Encoding encoding) {
-  for (std::size_t i = 0; i < plan::stream_count; ++i) {
-    if (plan::stream_table[i].encoding != encoding) continue;
-    check(cudaFuncSetAttribute(stream_kernel_for(i), cudaFuncAttributeMaxDynamicSharedMemorySize,
+  for (const plan::Instance& instance : plan::instances_of(encoding)) {
+    check(cudaFuncSetAttribute(kernel_for(instance), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                plan::smem_limit_bytes),
-          "cudaFuncSetAttribute for " + plan::instance_name(plan::stream_table[i]));
+          "cudaFuncSetAttribute for " + plan::instance_name(instance));
   }
+}
+
+/// Whether every exception, times 2^(112 - base), is a BF16 number again.
+bool exceptions_are_patchable(const PackedMatrix& weights, float inverse_scale) {
+  for (const format::ExceptionGroup& group : PackedAccess::groups(weights)) {
+    for (const format::ExceptionEntry& entry : group.entries) {
+      const float weight = std::bit_cast<float>(static_cast<std::uint32_t>(entry.bits) << 16);
+      const float scaled = weight * inverse_scale;
+      const bool same_kind = std::isfinite(scaled) == std::isfinite(weight);
+      if (!same_kind || (std::bit_cast<std::uint32_t>(scaled) & 0xFFFF) != 0 ||
+          (std::isfinite(weight) && scaled / inverse_scale != weight)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void launch(const plan::KernelPlan& plan, void* kernel_args, cudaStream_t stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(plan.grid_x), static_cast<unsigned>(plan.grid_y));
+  config.blockDim = dim3(static_cast<unsigned>(plan.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(plan.smem_bytes);
+  config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(plan.cluster);
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  config.attrs = &attribute;
+  config.numAttrs = plan.cluster > 1 ? 1 : 0;
+  void* parameters[] = {kernel_args};
+  check(cudaLaunchKernelExC(&config, kernel_for(plan.instance), parameters),
+        "launch of " + plan::instance_name(plan.instance));
 }
 
 }  // namespace
@@ -75,6 +115,9 @@ CudaBackend::CudaBackend(const PackedMatrix& weights, int device)
       scale_(encoding_ == Encoding::split12
                  ? std::ldexp(1.0f, weights.window_base() - format::decoded_base_exponent)
                  : 1.0f),
+      inverse_scale_(1.0f / scale_),
+      patchable_(exceptions_are_patchable(weights, inverse_scale_)),
+      nonfinite_((PackedAccess::header(weights).flags & format::has_nonfinite) != 0),
       group_count_(static_cast<std::int64_t>(PackedAccess::header(weights).group_count)) {
   require_hopper(device);
   const DeviceGuard guard(device);
@@ -99,18 +142,34 @@ std::int64_t CudaBackend::weight_bytes(std::int64_t rows) const {
   return bytes;
 }
 
-void CudaBackend::run(const RunArgs& args) const {
-  run_with(plan::plan_stream(problem(args.row_end - args.row_begin, args.m), gpu_), args);
+plan::Problem CudaBackend::problem(std::int64_t rows, std::int64_t m, bool tma) const {
+  return {.rows = rows,
+          .k = k,
+          .m = m,
+          .encoding = encoding_,
+          .tile_kernels_allowed = tma && patchable_ && k % format::tile_k == 0};
 }
 
-void CudaBackend::run_with(const plan::StreamPlan& plan, const RunArgs& args) const {
+void CudaBackend::run(const RunArgs& args) const {
+  const bool tma = tma_can_read(args.x, args.x_row_stride, k);
+  run_with(plan::plan_kernel(problem(args.row_end - args.row_begin, args.m, tma), gpu_), args);
+}
+
+void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) const {
   const DeviceGuard guard(device_);
-  const plan::StreamConfig& config = plan.config();
+  if (plan.instance.family == plan::Family::stream) {
+    launch_stream(plan, args);
+  } else {
+    launch_tile(plan, args);
+  }
+}
+
+void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const {
   StreamArgs kernel_args{};
   kernel_args.x_by_tma = tma_can_read(args.x, args.x_row_stride, k);
   if (kernel_args.x_by_tma) {
-    kernel_args.x_map =
-        make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows, config.k_warps);
+    kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows,
+                                   plan.instance.stream().k_warps);
   }
   kernel_args.tiles = tiles_.as<unsigned char>();
   kernel_args.exceptions = {groups_.as<format::ExceptionGroup>(), extra_begin_.as<std::uint32_t>(),
@@ -127,22 +186,26 @@ void CudaBackend::run_with(const plan::StreamPlan& plan, const RunArgs& args) co
       format::tiles_along(static_cast<std::uint64_t>(kernel_args.rows), format::tile_rows));
   kernel_args.x_rows = plan.x_rows;
   kernel_args.scale = scale_;
+  kernel_args.nonfinite = nonfinite_;
+  launch(plan, &kernel_args, static_cast<cudaStream_t>(args.stream));
+}
 
-  cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(static_cast<unsigned>(plan.grid_x), static_cast<unsigned>(plan.grid_y));
-  launch.blockDim = dim3(static_cast<unsigned>(plan::cta_threads(config)));
-  launch.dynamicSmemBytes = static_cast<std::size_t>(plan.layout.total);
-  launch.stream = static_cast<cudaStream_t>(args.stream);
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(config.cluster);
-  attribute.val.clusterDim.y = 1;
-  attribute.val.clusterDim.z = 1;
-  launch.attrs = &attribute;
-  launch.numAttrs = config.cluster > 1 ? 1 : 0;
-  void* parameters[] = {&kernel_args};
-  check(cudaLaunchKernelExC(&launch, stream_kernel_for(plan.index), parameters),
-        "launch of " + plan::instance_name(config));
+void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const {
+  TileArgs kernel_args{};
+  kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows, 1);
+  kernel_args.tiles = tiles_.as<unsigned char>();
+  kernel_args.exceptions = {groups_.as<format::ExceptionGroup>(), extra_begin_.as<std::uint32_t>(),
+                            row_tiles_};
+  kernel_args.out = args.out;
+  kernel_args.m = args.m;
+  kernel_args.rows = args.row_end - args.row_begin;
+  kernel_args.k_tiles = k_tiles_;
+  kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
+  kernel_args.row_tiles = static_cast<int>(
+      format::tiles_along(static_cast<std::uint64_t>(kernel_args.rows), format::tile_rows));
+  kernel_args.scale = scale_;
+  kernel_args.inverse_scale = inverse_scale_;
+  launch(plan, &kernel_args, static_cast<cudaStream_t>(args.stream));
 }
 
 Plan CudaBackend::plan(std::int64_t rows, std::int64_t m) const {
@@ -156,14 +219,13 @@ Plan CudaBackend::plan(std::int64_t rows, std::int64_t m) const {
     result.reason = "no tokens";
     return result;
   }
-  const plan::StreamPlan chosen = plan::plan_stream(problem(rows, m), gpu_);
-  const plan::StreamConfig& config = chosen.config();
-  result.kernel = plan::instance_name(config);
+  const plan::KernelPlan chosen = plan::plan_kernel(problem(rows, m, true), gpu_);
+  result.kernel = plan::instance_name(chosen.instance);
   result.reason = chosen.reason;
   result.grid_ctas = chosen.grid_x * chosen.grid_y;
-  result.threads_per_cta = plan::cta_threads(config);
-  result.cluster_ctas = config.cluster;
-  result.smem_bytes = chosen.layout.total;
+  result.threads_per_cta = chosen.threads;
+  result.cluster_ctas = chosen.cluster;
+  result.smem_bytes = chosen.smem_bytes;
   return result;
 }
 

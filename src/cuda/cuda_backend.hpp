@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cuda/device_memory.hpp"
-#include "cuda/stream_kernel_args.hpp"
 #include "linear/backend.hpp"
 #include "plan/kernel_plan.hpp"
 
@@ -18,24 +17,27 @@ class CudaBackend final : public Linear::Backend {
   void run(const RunArgs& args) const override;
   [[nodiscard]] Plan plan(std::int64_t rows, std::int64_t m) const override;
 
-  /// Runs with one instance of the kernel table, whatever the plan would choose: for tests and
-  /// tuning. Errors: unsupported if the instance can't serve the call.
-  void run_with(const plan::StreamPlan& plan, const RunArgs& args) const;
+  /// Runs with a given plan, whatever plan_kernel would choose: for tests and tuning.
+  void run_with(const plan::KernelPlan& plan, const RunArgs& args) const;
 
-  [[nodiscard]] plan::Problem problem(std::int64_t rows, std::int64_t m) const {
-    return {.rows = rows, .k = k, .m = m, .encoding = encoding_};
-  }
+  /// The problem of a call; `tma` says whether TMA can read its x.
+  [[nodiscard]] plan::Problem problem(std::int64_t rows, std::int64_t m, bool tma) const;
   [[nodiscard]] const plan::GpuFacts& gpu() const { return gpu_; }
 
  private:
   [[nodiscard]] std::int64_t weight_bytes(std::int64_t rows) const;
+  void launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const;
+  void launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const;
 
   int device_;
   plan::GpuFacts gpu_;
   Encoding encoding_;
   std::uint32_t row_tiles_;
   int k_tiles_;
-  float scale_;
+  float scale_;          // of the decoded weights
+  float inverse_scale_;
+  bool patchable_;       // every exception is a BF16 number in the scale of the decoded weights
+  bool nonfinite_;
   std::int64_t group_count_;
   DeviceMemory tiles_;
   DeviceMemory groups_;

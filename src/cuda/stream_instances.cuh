@@ -3,8 +3,8 @@
 // which exist so that the instances compile side by side.
 #pragma once
 
+#include "cuda/kernel_entry.hpp"
 #include "cuda/stream_kernel.cuh"
-#include "cuda/stream_launch.hpp"
 
 #include <cstddef>
 #include <utility>

@@ -4,7 +4,7 @@
 //   HBM: packed tiles of 16 rows x 64 k            x (m x K)            exception groups
 //        |  cp.async, 16 bytes a lane                |  TMA box {64 k, tokens, k_warps}   |
 //        v                                           v                                    v
-//   ring of `stages` tiles, private to a lane    ring of `x_slots` chunks           exception warp:
+//   ring of `stages` tiles, private to a lane    ring of `x_slots` chunks           exception warps:
 //        |  ld.shared, decode in registers           |  ldmatrix                    its own MMAs on
 //        v                                           v                              gathered x
 //   consumer warps (row_groups x k_warps): mma.sync m16n8k16, A = weights, B = x          |
@@ -81,6 +81,7 @@ __device__ void copy_x_chunk(const StreamArgs& args, const StreamShare& share, i
                              unsigned char* slot, int lane) {
   const bool vectors = args.x_row_stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0;
   const int lines = C.k_warps * args.x_rows;
+#pragma unroll 1
   for (int i = lane; i < lines * 8; i += 32) {
     const int line = i / 8;
     const int piece = i % 8;
@@ -134,17 +135,17 @@ __device__ void produce_x(const StreamArgs& args, const StreamShare& share, unsi
   }
 }
 
-/// The exception warp: leaves stand_ins and true_weights of every row tile in shared memory, FP32
+/// An exception warp: leaves stand_ins and true_weights of its row tiles in shared memory, FP32
 /// [2][token][row].
 template <plan::StreamConfig C>
 __device__ void compute_corrections(const StreamArgs& args, const StreamShare& share,
-                                    float* corrections, int lane) {
+                                    float* corrections, int exception_warp, int lane) {
   constexpr int stride = plan::partial_stride(C);
   float* const stand_in_sums = corrections;
   float* const true_sums = corrections + plan::cta_tokens(C) * stride;
   const TokenBlock block{args.x + share.token * args.x_row_stride, args.x_row_stride, share.tokens};
   const int last_row_tile = args.first_row_tile + args.row_tiles - 1;
-  for (int r = 0; r < plan::cta_row_tiles(C); ++r) {
+  for (int r = exception_warp; r < plan::cta_row_tiles(C); r += plan::exception_warps(C)) {
     if (share.row_tile + r > last_row_tile) break;
     float stand_ins[C.token_tiles][4] = {};
     float true_weights[C.token_tiles][4] = {};
@@ -229,37 +230,56 @@ struct StreamConsumer {
     ptx::cp_async_commit();
   }
 
-  __device__ __forceinline__ void multiply(int step, std::uint32_t x_slot) {
-    const std::uint32_t from = ring + (step % C.stages) * stage_bytes;
-    Tile tile[C.row_tiles];
+  /// Two fragments (32 k) of the warp's tiles times x; `first` is 0 or 2.
+  __device__ __forceinline__ void multiply_half(const Tile (&tiles)[C.row_tiles],
+                                                std::uint32_t stage, std::uint32_t x_slot,
+                                                int first, float (&to)[C.row_tiles][C.token_tiles][4]) {
+    std::uint32_t b[C.token_tiles][4];
+#pragma unroll
+    for (int t = 0; t < C.token_tiles; ++t) {
+      const std::uint32_t piece = (2 * first + lane / 8) ^ x_swizzle[t];
+      ptx::ldmatrix_x4(b[t], x_slot + x_line[t] + piece * 16);
+    }
 #pragma unroll
     for (int r = 0; r < C.row_tiles; ++r) {
 #pragma unroll
-      for (int p = 0; p < Tile::planes; ++p) {
-        tile[r].plane[p] =
-            ptx::load_shared_16(from + r * tile_bytes + p * format::plane_bytes);
+      for (int f = 0; f < 2; ++f) {
+        std::uint32_t a[Tile::terms][4];
+        tiles[r].fragment(stage + r * tile_bytes, first + f, args.nonfinite, a);
+#pragma unroll
+        for (int term = 0; term < Tile::terms; ++term) {
+#pragma unroll
+          for (int t = 0; t < C.token_tiles; ++t) {
+            ptx::mma_m16n8k16(to[r][t], a[term], b[t][2 * f], b[t][2 * f + 1]);
+          }
+        }
       }
     }
+  }
+
+  __device__ __forceinline__ void multiply(int step, std::uint32_t x_slot) {
+    const std::uint32_t stage = ring + (step % C.stages) * stage_bytes;
+    Tile tile[C.row_tiles];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {  // 32 k: two fragments, one ldmatrix a token tile
-      std::uint32_t b[C.token_tiles][4];
+    for (int r = 0; r < C.row_tiles; ++r) tile[r].load(stage + r * tile_bytes);
+    if constexpr (C.encoding != Encoding::raw32) {
 #pragma unroll
-      for (int t = 0; t < C.token_tiles; ++t) {
-        const std::uint32_t piece = (4 * half + lane / 8) ^ x_swizzle[t];
-        ptx::ldmatrix_x4(b[t], x_slot + x_line[t] + piece * 16);
+      for (int half = 0; half < 2; ++half) {
+        multiply_half(tile, stage, x_slot, 2 * half, sums);
       }
+    } else {
+      // The tensor core truncates when it adds to an accumulator. FP32 layers keep their precision
+      // by adding every 32 k in plain FP32. Not unrolled: the code of three terms is long, and cold.
+#pragma unroll 1
+      for (int half = 0; half < 2; ++half) {
+        float part[C.row_tiles][C.token_tiles][4] = {};
+        multiply_half(tile, stage, x_slot, 2 * half, part);
 #pragma unroll
-      for (int r = 0; r < C.row_tiles; ++r) {
+        for (int r = 0; r < C.row_tiles; ++r) {
 #pragma unroll
-        for (int f = 0; f < 2; ++f) {
-          std::uint32_t a[Tile::terms][4];
-          tile[r].fragment(2 * half + f, a);
+          for (int t = 0; t < C.token_tiles; ++t) {
 #pragma unroll
-          for (int term = 0; term < Tile::terms; ++term) {
-#pragma unroll
-            for (int t = 0; t < C.token_tiles; ++t) {
-              ptx::mma_m16n8k16(sums[r][t], a[term], b[t][2 * f], b[t][2 * f + 1]);
-            }
+            for (int i = 0; i < 4; ++i) sums[r][t][i] += part[r][t][i];
           }
         }
       }
@@ -269,7 +289,7 @@ struct StreamConsumer {
   __device__ __forceinline__ void run(StreamBarriers<C>& barriers) {
     int slot = 0;
     std::uint32_t parity = 0;
-#pragma unroll(C.token_tiles >= 8 ? 1 : 2)
+#pragma unroll(C.token_tiles >= 8 || C.encoding == Encoding::raw32 ? 1 : 2)
     for (int step = 0; step < share.chunks; ++step) {
       ptx::cp_async_wait<C.stages - 1>();
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[slot]), parity);
@@ -433,7 +453,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
   } else if (warp == consumers) {
     produce_x<C>(args, share, smem + layout.x, layout.x_slot_bytes, barriers, lane);
   } else {
-    compute_corrections<C>(args, share, corrections, lane);
+    compute_corrections<C>(args, share, corrections, warp - consumers - 1, lane);
   }
 
   if constexpr (C.cluster > 1) ptx::cluster_wait();  // the others are there, too

@@ -33,5 +33,7 @@ struct StreamArgs {
   int x_rows;              // min(m, 8 * token_tiles)
   float scale;             // of the decoded weights
   bool x_by_tma;
+  bool nonfinite;          // raw32: some weight is Inf or NaN
 };
+
 }  // namespace slimgemm::cuda

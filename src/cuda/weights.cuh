@@ -32,26 +32,27 @@ __device__ __forceinline__ void decode_split12(std::uint32_t (&a)[4], std::uint3
   a[3] = __byte_perm(low_4_7, high_4_7, 0x7362);
 }
 
-/// Takes the upper 16 bits of two floats as a BF16 pair and leaves the exact remainders. After Inf
-/// or NaN nothing remains, and a NaN stays one.
-__device__ __forceinline__ std::uint32_t split_bf16_pair(float& v0, float& v1) {
-  const auto top = [](float& v) {
+/// Takes the upper 16 bits of two floats as a BF16 pair and leaves the exact remainders. `nonfinite`
+/// (one value for the whole grid): some weight is Inf or NaN; nothing remains of those, and a NaN
+/// stays one.
+__device__ __forceinline__ std::uint32_t split_bf16_pair(float& v0, float& v1, bool nonfinite) {
+  const auto split = [&](float& v) {
     std::uint32_t bits = __float_as_uint(v);
-    if ((bits & 0x7F800000u) == 0x7F800000u) {
-      if ((bits & 0x007FFFFFu) != 0) bits |= 0x00400000u;
+    v -= __uint_as_float(bits & 0xFFFF0000u);
+    if (nonfinite && (bits & 0x7F800000u) == 0x7F800000u) {
       v = 0.0f;
-    } else {
-      v -= __uint_as_float(bits & 0xFFFF0000u);
+      if ((bits & 0x007FFFFFu) != 0) bits |= 0x00400000u;
     }
     return bits;
   };
-  const std::uint32_t bits0 = top(v0);
-  const std::uint32_t bits1 = top(v1);
+  const std::uint32_t bits0 = split(v0);
+  const std::uint32_t bits1 = split(v1);
   return __byte_perm(bits0, bits1, 0x7632);
 }
 
-/// The planes of one tile that belong to a lane, in registers. `terms` A fragments come of each k16
-/// block; their sum is the weight (raw32: three BF16 terms hold the 24 bits of an FP32 mantissa).
+/// A lane's part of one tile in shared memory, `address` its 16 bytes of plane 0. load() fetches what
+/// is kept in registers; fragment() gives the A fragments of k16 block f, whose sum is the weight:
+/// one for BF16, three for FP32 (three BF16 terms hold the 24 bits of its mantissa).
 template <Encoding E>
 struct LaneTile;
 
@@ -61,7 +62,14 @@ struct LaneTile<Encoding::split12> {
   static constexpr int terms = 1;
   uint4 plane[planes];
 
-  __device__ __forceinline__ void fragment(int f, std::uint32_t (&a)[terms][4]) const {
+  __device__ __forceinline__ void load(std::uint32_t address) {
+#pragma unroll
+    for (int p = 0; p < planes; ++p) {
+      plane[p] = ptx::load_shared_16(address + p * format::plane_bytes);
+    }
+  }
+  __device__ __forceinline__ void fragment(std::uint32_t, int f, bool,
+                                           std::uint32_t (&a)[terms][4]) const {
     const uint4& low = plane[f / 2];
     const uint4& high = plane[2];
     const std::uint32_t nibbles = f == 0 ? high.x : f == 1 ? high.y : f == 2 ? high.z : high.w;
@@ -73,13 +81,15 @@ template <>
 struct LaneTile<Encoding::raw16> {
   static constexpr int planes = format::raw16_planes;
   static constexpr int terms = 1;
-  uint4 plane[planes];
 
-  __device__ __forceinline__ void fragment(int f, std::uint32_t (&a)[terms][4]) const {
-    a[0][0] = plane[f].x;
-    a[0][1] = plane[f].y;
-    a[0][2] = plane[f].z;
-    a[0][3] = plane[f].w;
+  __device__ __forceinline__ void load(std::uint32_t) {}
+  __device__ __forceinline__ void fragment(std::uint32_t address, int f, bool,
+                                           std::uint32_t (&a)[terms][4]) const {
+    const uint4 plane = ptx::load_shared_16(address + f * format::plane_bytes);
+    a[0][0] = plane.x;
+    a[0][1] = plane.y;
+    a[0][2] = plane.z;
+    a[0][3] = plane.w;
   }
 };
 
@@ -87,18 +97,21 @@ template <>
 struct LaneTile<Encoding::raw32> {
   static constexpr int planes = format::raw32_planes;
   static constexpr int terms = 3;
-  uint4 plane[planes];
 
-  __device__ __forceinline__ void fragment(int f, std::uint32_t (&a)[terms][4]) const {
-    const uint4& p = plane[2 * f];
-    const uint4& q = plane[2 * f + 1];
+  __device__ __forceinline__ void load(std::uint32_t) {}
+  __device__ __forceinline__ void fragment(std::uint32_t address, int f, bool nonfinite,
+                                           std::uint32_t (&a)[terms][4]) const {
+    const uint4 p = ptx::load_shared_16(address + 2 * f * format::plane_bytes);
+    const uint4 q = ptx::load_shared_16(address + (2 * f + 1) * format::plane_bytes);
     float w[8] = {__uint_as_float(p.x), __uint_as_float(p.y), __uint_as_float(p.z),
                   __uint_as_float(p.w), __uint_as_float(q.x), __uint_as_float(q.y),
                   __uint_as_float(q.z), __uint_as_float(q.w)};
 #pragma unroll
     for (int term = 0; term < terms; ++term) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) a[term][i] = split_bf16_pair(w[2 * i], w[2 * i + 1]);
+      for (int i = 0; i < 4; ++i) {
+        a[term][i] = split_bf16_pair(w[2 * i], w[2 * i + 1], nonfinite);
+      }
     }
   }
 };

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace slimgemm::plan {
 
@@ -15,8 +16,6 @@ namespace slimgemm::plan {
 struct GpuFacts {
   int sm_count = 132;
   int smem_per_sm_bytes = 228 * 1024;
-  double memory_tb_s = 4.4;     ///< streaming read, measured (docs/decisions/gpu-plan.md)
-  double sm_ingress_gb_s = 95;  ///< most that one SM takes in
 };
 
 /// One call: `rows` output features of a matrix with k columns, for m tokens.
@@ -25,31 +24,52 @@ struct Problem {
   std::int64_t k = 0;
   std::int64_t m = 0;
   Encoding encoding = Encoding::split12;
+  /// Whether the tile kernels may serve the call: TMA can read x, k is a multiple of 64, and every
+  /// exception is a BF16 number in the scale of the decoded weights.
+  bool tile_kernels_allowed = true;
 };
 
-struct StreamPlan {
-  std::size_t index = 0;  ///< of stream_table
+enum class Family { stream, tile };
+
+/// One instance of the closed list: an entry of stream_table or of tile_table.
+struct Instance {
+  Family family = Family::stream;
+  std::size_t index = 0;
+
+  [[nodiscard]] const StreamConfig& stream() const { return stream_table[index]; }
+  [[nodiscard]] const TileConfig& tile() const { return tile_table[index]; }
+  friend bool operator==(const Instance&, const Instance&) = default;
+};
+
+/// Every instance of an encoding.
+std::vector<Instance> instances_of(Encoding encoding);
+
+/// Every parameter of an instance: "stream/split12/t1_r1x1_k8_s4_x4_c1" (token tiles, row tiles x
+/// row groups, k warps, stages, x slots, cluster) or "tile/split12/n128_b1_g2_x8_w8_c1" (tokens, row
+/// blocks, k groups, x stages, w stages, cluster).
+std::string instance_name(const Instance& instance);
+
+/// How an instance serves a problem.
+struct KernelPlan {
+  Instance instance;
   std::int64_t grid_x = 0;  ///< CTAs along the output features, times the cluster
   std::int64_t grid_y = 0;  ///< token blocks
-  int x_rows = 0;
-  StreamLayout layout{};
+  int threads = 0;
+  int cluster = 1;
+  int smem_bytes = 0;
+  int x_rows = 0;  ///< rows of x in a TMA box
   double estimated_us = 0;
   std::string reason;
-
-  [[nodiscard]] const StreamConfig& config() const { return stream_table[index]; }
 };
 
-/// "stream/split12/t1_r1x1_k8_s4_x4_c1": every parameter of the instance.
-std::string instance_name(const StreamConfig& config);
+/// Estimated time in microseconds; infinity if the instance can't serve the problem.
+double estimate_us(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
-/// Estimated time of one instance in microseconds; infinity if it can't serve the problem.
-double estimate_us(const StreamConfig& config, const Problem& problem, const GpuFacts& gpu);
+/// The plan with a given instance. Errors: unsupported if it can't serve the problem, or if the grid
+/// would be too large.
+KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
-/// How one instance serves a problem. Errors: unsupported if it can't, or if the grid would be too
-/// large.
-StreamPlan plan_instance(std::size_t index, const Problem& problem, const GpuFacts& gpu);
-
-/// The instance with the lowest estimate. Errors: unsupported if none serves the problem.
-StreamPlan plan_stream(const Problem& problem, const GpuFacts& gpu);
+/// The plan with the lowest estimate. Errors: unsupported if no instance serves the problem.
+KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu);
 
 }  // namespace slimgemm::plan

@@ -17,7 +17,7 @@ namespace slimgemm::plan {
 ///
 /// A CTA computes row_groups * row_tiles * 16 output features for up to 8 * token_tiles tokens. Its
 /// row_groups * k_warps consumer warps each own row_tiles row tiles and every k_warps-th k tile; one
-/// more warp copies x, and for split12 another computes the exceptions.
+/// more warp copies x, and for split12 up to four more compute the exceptions.
 struct StreamConfig {
   Encoding encoding;
   int token_tiles;  ///< n8 tiles: 8 * token_tiles tokens a CTA
@@ -45,8 +45,15 @@ constexpr int cta_row_tiles(const StreamConfig& c) { return c.row_groups * c.row
 constexpr int cta_tokens(const StreamConfig& c) { return 8 * c.token_tiles; }
 constexpr int consumer_warps(const StreamConfig& c) { return c.row_groups * c.k_warps; }
 constexpr bool has_exceptions(const StreamConfig& c) { return c.encoding == Encoding::split12; }
+/// Warps that work on the exceptions: one a row tile, at most four (with 64 tokens one, which leaves
+/// the others more registers).
+constexpr int exception_warps(const StreamConfig& c) {
+  if (!has_exceptions(c)) return 0;
+  const int most = c.token_tiles < 8 ? 4 : 1;
+  return cta_row_tiles(c) < most ? cta_row_tiles(c) : most;
+}
 constexpr int cta_threads(const StreamConfig& c) {
-  return 32 * (consumer_warps(c) + (has_exceptions(c) ? 2 : 1));
+  return 32 * (consumer_warps(c) + 1 + exception_warps(c));
 }
 
 inline constexpr StreamConfig stream_table[] = {
@@ -145,5 +152,82 @@ constexpr bool all_valid() {
   return true;
 }
 static_assert(all_valid(), "an instance of stream_table breaks a limit of the kernel");
+
+/// Shape of one tile kernel instance (src/cuda/tile_kernel.cuh), its only template parameter.
+///
+/// A CTA computes row_blocks * 64 output features for `tokens` tokens. Each block of 64 features has
+/// k_groups warpgroups that take the k tiles in turn; `cluster` CTAs split k between them. One more
+/// warpgroup copies weights and x.
+struct TileConfig {
+  Encoding encoding;
+  int tokens;      ///< wgmma's n: 64, 128 or 256
+  int row_blocks;  ///< 64-row blocks a CTA; an x tile is reused over them
+  int k_groups;    ///< warpgroups that share a row block and alternate k tiles
+  int x_stages;    ///< k tiles of x in flight (a multiple of k_groups)
+  int w_stages;    ///< k tiles of weights in flight (a multiple of k_groups)
+  int cluster;     ///< CTAs that split k
+
+  friend constexpr bool operator==(const TileConfig&, const TileConfig&) = default;
+};
+
+inline constexpr TileConfig tile_table[] = {
+    // encoding, tokens, row_blocks, k_groups, x_stages, w_stages, cluster
+    {Encoding::split12, 64, 1, 2, 10, 8, 1},  {Encoding::split12, 64, 1, 2, 10, 8, 2},
+    {Encoding::split12, 64, 1, 2, 10, 8, 3},  {Encoding::split12, 128, 1, 2, 8, 8, 1},
+    {Encoding::split12, 128, 1, 2, 6, 8, 2},  {Encoding::split12, 128, 1, 2, 6, 8, 3},
+    {Encoding::split12, 128, 2, 1, 6, 6, 1},  {Encoding::split12, 128, 2, 1, 6, 6, 2},
+    {Encoding::split12, 128, 2, 1, 6, 5, 3},  {Encoding::split12, 256, 1, 1, 4, 6, 1},
+    {Encoding::raw16, 64, 1, 2, 10, 8, 1},    {Encoding::raw16, 64, 1, 2, 10, 8, 2},
+    {Encoding::raw16, 128, 1, 2, 8, 6, 1},    {Encoding::raw16, 128, 2, 1, 6, 5, 1},
+    {Encoding::raw16, 128, 2, 1, 6, 4, 2},
+};
+inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table[0]);
+
+constexpr int warpgroups(const TileConfig& c) { return c.row_blocks * c.k_groups; }
+constexpr int cta_threads(const TileConfig& c) { return 128 * (warpgroups(c) + 1); }
+/// Warpgroups, over the cluster, that hold partial sums of the same results. Each ends up owning a
+/// run of the token units (8 tokens).
+constexpr int partners(const TileConfig& c) { return c.k_groups * c.cluster; }
+constexpr int token_units(const TileConfig& c) { return c.tokens / 8; }
+constexpr int first_unit(const TileConfig& c, int partner) {
+  return token_units(c) * partner / partners(c);
+}
+constexpr int max_units(const TileConfig& c) {
+  return (token_units(c) + partners(c) - 1) / partners(c);
+}
+
+/// Dynamic shared memory of a tile kernel, in bytes.
+struct TileLayout {
+  int x;         ///< x stages, first (1024-byte aligned)
+  int w;         ///< weight stages
+  int exchange;  ///< FP32 [warpgroup][other partner][unit][thread][4]
+  int staging;   ///< BF16 [warpgroup][token][64 + 8]
+  int barriers;
+  int total;
+};
+inline constexpr int staging_row_bytes = 144;
+
+constexpr TileLayout tile_layout(const TileConfig& c) {
+  TileLayout layout{};
+  layout.w = c.x_stages * c.tokens * 128;
+  layout.exchange = layout.w + c.w_stages * c.row_blocks * 4 * tile_bytes(c.encoding);
+  layout.staging =
+      layout.exchange + warpgroups(c) * (partners(c) - 1) * max_units(c) * 128 * 16;
+  layout.barriers = layout.staging + warpgroups(c) * max_units(c) * 8 * staging_row_bytes;
+  layout.total = layout.barriers + 8 * (2 * c.x_stages + 2 * c.w_stages + warpgroups(c));
+  return layout;
+}
+
+constexpr bool is_valid(const TileConfig& c) {
+  return c.x_stages % c.k_groups == 0 && c.w_stages % c.k_groups == 0 && warpgroups(c) <= 2 &&
+         tile_layout(c).total <= smem_limit_bytes && c.encoding != Encoding::raw32;
+}
+constexpr bool all_tiles_valid() {
+  for (const TileConfig& c : tile_table) {
+    if (!is_valid(c)) return false;
+  }
+  return true;
+}
+static_assert(all_tiles_valid(), "an instance of tile_table breaks a limit of the kernel");
 
 }  // namespace slimgemm::plan

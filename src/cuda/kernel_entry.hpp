@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the stream kernels.
+// From an entry of the kernel table to its compiled kernel.
 #pragma once
 
 #include "plan/kernel_table.hpp"
@@ -21,6 +21,20 @@ inline const void* stream_kernel_for(std::size_t index) {
     case 2: return stream_kernel_t2(index);
     case 4: return stream_kernel_t4(index);
     case 8: return stream_kernel_t8(index);
+    default: return nullptr;
+  }
+}
+
+const void* tile_kernel_n64(std::size_t index);
+const void* tile_kernel_n128(std::size_t index);
+const void* tile_kernel_n256(std::size_t index);
+
+/// The kernel of an entry of plan::tile_table.
+inline const void* tile_kernel_for(std::size_t index) {
+  switch (plan::tile_table[index].tokens) {
+    case 64: return tile_kernel_n64(index);
+    case 128: return tile_kernel_n128(index);
+    case 256: return tile_kernel_n256(index);
     default: return nullptr;
   }
 }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host hands to a tile kernel.
+#pragma once
+
+#include "cuda/stream_kernel_args.hpp"
+
+namespace slimgemm::cuda {
+
+struct TileArgs {
+  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, tokens, 1}
+  const unsigned char* tiles;
+  ExceptionView exceptions;
+  void* out;  // m x rows, BF16
+  std::int64_t m;
+  std::int64_t rows;    // output features of this call
+  int k_tiles;
+  int first_row_tile;   // of the matrix
+  int row_tiles;        // of this call
+  float scale;          // of the decoded weights
+  float inverse_scale;  // brings an exception to the decoded weights' scale
+};
+
+}  // namespace slimgemm::cuda
