@@ -7,7 +7,7 @@
 help:  ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-judge:  ## Build, check and time the 39 shapes; writes build/judge.json and .html
+judge:  ## Build; check and time 39 shapes; writes build/judge.json and .html
 	@scripts/judge.sh $(ARGS)
 
 test:  ## The same, then every check and every test

@@ -31,5 +31,6 @@ if [ -z "${CMAKE_GENERATOR:-}" ] && have ninja; then
 fi
 if have ccache; then
   export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
+  export CCACHE_BASEDIR=${CCACHE_BASEDIR-$PWD}
   export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CUDA_COMPILER_LAUNCHER-ccache}
 fi

@@ -10,4 +10,4 @@ if ! have clang++ || [ -z "$(find "$(clang++ -print-resource-dir)/lib" -name 'li
 fi
 cmake --preset fuzz
 cmake --build --preset fuzz --target fuzzers
-ctest --preset fuzz
+ctest --preset fuzz -j "$(nproc)"
