@@ -28,11 +28,12 @@ p { margin: .25rem 0 .75rem; max-width: 48rem; }
 .score { font-size: 3rem; line-height: 1.1; font-weight: 650; color: var(--s0); margin: .5rem 0 0; }
 .bad { color: var(--bad); font-weight: 600; }
 .grid-of-charts { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 .card { background: var(--card); border: 1px solid var(--rule); border-radius: 6px; padding: .75rem;
   margin: 0; max-width: 36rem; }
-svg { display: block; width: 100%; height: auto; font: 11px system-ui, sans-serif; }
-svg .label { fill: var(--soft); } svg .value { fill: var(--ink); }
+svg { display: block; width: 100%; margin-top: .5rem; height: auto; font: 11px system-ui, sans-serif; }
+svg .label { fill: var(--soft); }
+svg .value { fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
 svg .grid { stroke: var(--rule); stroke-width: 1; }
 svg .mark { stroke: var(--ink); stroke-width: 1; stroke-dasharray: 3 3; }
 .s0 { fill: var(--s0); background: var(--s0); } .s1 { fill: var(--s1); background: var(--s1); }
@@ -41,7 +42,7 @@ svg .mark { stroke: var(--ink); stroke-width: 1; stroke-dasharray: 3 3; }
   list-style: none; font-size: .9rem; }
 .legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px;
   margin-right: .4rem; vertical-align: -1px; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; margin-top: 1.25rem; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
   white-space: nowrap; }
@@ -221,10 +222,16 @@ std::string facts_section(const RunResult& result, const ReportFacts& facts) {
   return "<h2>Run</h2>\n<table class=\"facts\"><tbody>" + rows + "</tbody></table>\n";
 }
 
+// A "<" can only stand inside a JSON string, where it may be written as an escape: nothing in the
+// data can then end the script element.
 std::string embedded_json(const RunResult& result, const ReportFacts& facts) {
-  std::string json = json_report(result, facts);
-  for (std::size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3) {
-    json.replace(at, 2, "<\\/");
+  std::string json;
+  for (const char c : json_report(result, facts)) {
+    if (c == '<') {
+      json += "\\u003c";
+    } else {
+      json += c;
+    }
   }
   return "<script type=\"application/json\" id=\"result\">\n" + json + "</script>\n";
 }

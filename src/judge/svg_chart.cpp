@@ -115,14 +115,14 @@ std::string draw(const BarChart& chart) {
   std::string svg = fmt::format(R"(<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)",
                                 width, bottom + axis_height, escape_html(chart.title));
   svg += draw_grid(limit, scale, bottom - group_gap / 2);
+  if (chart.mark) {
+    svg += fmt::format(R"(<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="{1:.1f}"/>)",
+                       label_width + *chart.mark * scale, bottom - group_gap / 2);
+  }
   double top = 4;
   for (const BarGroup& group : chart.groups) {
     svg += draw_group(chart, group, top, scale);
     top += group_height(group);
-  }
-  if (chart.mark) {
-    svg += fmt::format(R"(<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="{1:.1f}"/>)",
-                       label_width + *chart.mark * scale, bottom - group_gap / 2);
   }
   return svg + "</svg>\n";
 }
