@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A report of the judge, cut down to what the score reads.
 shape() {
-  printf '{"layer": "%s", "m": %s, "scored": %s, "contender": {"median_us": %s}, ' "$1" "$2" "$3" "$4"
-  printf '"baseline": {"median_us": %s}}' "$5"
+  printf '{"layer": "%s", "m": %s, "scored": %s, ' "$1" "$2" "$3"
+  printf '"contender": {"median_us": %s}, "baseline": {"median_us": %s}}' "$4" "$5"
 }
 report() {
   printf '{"schema": "slimgemm-judge-1", "device": {"device": "NVIDIA H200"}, '

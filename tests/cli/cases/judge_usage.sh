@@ -6,6 +6,8 @@ run_showing '--seed' judge --seed first
 run_showing '--loads decode 2: .*' judge --device cpu --loads 'decode 1,decode 2'
 run_showing '--layers pool: .*' judge --device cpu --layers pool
 run_showing '/no/such\.so' judge --device cpu --contender /no/such.so
-run_showing '/no/such\.safetensors' judge --device cpu --baseline none --weights /no/such.safetensors
+run_showing '/no/such\.safetensors' \
+  judge --device cpu --weights /no/such.safetensors --baseline none
 run_showing '--baseline sglang needs a GPU' judge --device cpu --baseline sglang
-run_showing '^ +--(device|contender|baseline|loads|layers|repeats|seed|weights|json|html)' judge --help
+run_showing '^ +--(device|contender|baseline|loads|layers|repeats|seed|weights|json|html)' \
+  judge --help

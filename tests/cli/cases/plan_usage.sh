@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-run_exit plan --help
+run_showing 'slimgemm plan' plan --help
 run_exit plan --bogus
