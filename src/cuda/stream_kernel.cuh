@@ -230,57 +230,52 @@ struct StreamConsumer {
     ptx::cp_async_commit();
   }
 
-  /// Two fragments (32 k) of the warp's tiles times x; `first` is 0 or 2.
-  __device__ __forceinline__ void multiply_half(const Tile (&tiles)[C.row_tiles],
-                                                std::uint32_t stage, std::uint32_t x_slot,
-                                                int first, float (&to)[C.row_tiles][C.token_tiles][4]) {
-    std::uint32_t b[C.token_tiles][4];
+  /// sums += fragment * b for one row tile. The tensor core truncates when it adds to an accumulator;
+  /// FP32 layers keep their precision by starting every k16 block at zero, small terms first, and
+  /// adding it in plain FP32.
+  __device__ __forceinline__ void multiply_fragment(float (&to)[C.token_tiles][4],
+                                                    const std::uint32_t (&a)[Tile::terms][4],
+                                                    const std::uint32_t (&b)[C.token_tiles][4],
+                                                    int f) {
 #pragma unroll
     for (int t = 0; t < C.token_tiles; ++t) {
-      const std::uint32_t piece = (2 * first + lane / 8) ^ x_swizzle[t];
-      ptx::ldmatrix_x4(b[t], x_slot + x_line[t] + piece * 16);
-    }
+      if constexpr (Tile::terms == 1) {
+        ptx::mma_m16n8k16(to[t], a[0], b[t][2 * f], b[t][2 * f + 1]);
+      } else {
+        float part[4] = {};
 #pragma unroll
-    for (int r = 0; r < C.row_tiles; ++r) {
-#pragma unroll
-      for (int f = 0; f < 2; ++f) {
-        std::uint32_t a[Tile::terms][4];
-        tiles[r].fragment(stage + r * tile_bytes, first + f, args.nonfinite, a);
-#pragma unroll
-        for (int term = 0; term < Tile::terms; ++term) {
-#pragma unroll
-          for (int t = 0; t < C.token_tiles; ++t) {
-            ptx::mma_m16n8k16(to[r][t], a[term], b[t][2 * f], b[t][2 * f + 1]);
-          }
+        for (int term = Tile::terms - 1; term >= 0; --term) {
+          ptx::mma_m16n8k16(part, a[term], b[t][2 * f], b[t][2 * f + 1]);
         }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[t][i] += part[i];
       }
     }
   }
 
+  /// The warp's tiles of a step times x.
   __device__ __forceinline__ void multiply(int step, std::uint32_t x_slot) {
     const std::uint32_t stage = ring + (step % C.stages) * stage_bytes;
     Tile tile[C.row_tiles];
 #pragma unroll
     for (int r = 0; r < C.row_tiles; ++r) tile[r].load(stage + r * tile_bytes);
-    if constexpr (C.encoding != Encoding::raw32) {
+    // 32 k at a time: one ldmatrix a token tile, two fragments. The three terms of FP32 weights are
+    // long code, which a first run fetches from HBM: that loop stays rolled.
+#pragma unroll(Tile::terms == 1 ? 2 : 1)
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t b[C.token_tiles][4];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        multiply_half(tile, stage, x_slot, 2 * half, sums);
+      for (int t = 0; t < C.token_tiles; ++t) {
+        const std::uint32_t piece = (4 * half + lane / 8) ^ x_swizzle[t];
+        ptx::ldmatrix_x4(b[t], x_slot + x_line[t] + piece * 16);
       }
-    } else {
-      // The tensor core truncates when it adds to an accumulator. FP32 layers keep their precision
-      // by adding every 32 k in plain FP32. Not unrolled: the code of three terms is long, and cold.
-#pragma unroll 1
-      for (int half = 0; half < 2; ++half) {
-        float part[C.row_tiles][C.token_tiles][4] = {};
-        multiply_half(tile, stage, x_slot, 2 * half, part);
 #pragma unroll
-        for (int r = 0; r < C.row_tiles; ++r) {
+      for (int r = 0; r < C.row_tiles; ++r) {
 #pragma unroll
-          for (int t = 0; t < C.token_tiles; ++t) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) sums[r][t][i] += part[r][t][i];
-          }
+        for (int f = 0; f < 2; ++f) {
+          std::uint32_t a[Tile::terms][4];
+          tile[r].fragment(stage + r * tile_bytes, 2 * half + f, args.nonfinite, a);
+          multiply_fragment(sums[r], a, b, f);
         }
       }
     }

@@ -10,8 +10,8 @@
 //   wgmma m64nNk16: A = 64 decoded weight rows from registers, B = x from shared memory
 //     |
 //     v  FP32 sums of 64 features x tokens in each warpgroup
-//   all partners (k_groups x cluster) send each other the token units the other owns (st.async,
-//   one mbarrier a warpgroup); each adds them in the partners' order
+//   all partners (k_groups x cluster) send each other the token units the other owns (st.shared
+//   inside a CTA, st.async to another; one mbarrier a warpgroup); each adds them in fixed order
 //     v
 //   scale, stmatrix to a staging tile [token][feature], 16-byte stores
 //
@@ -338,18 +338,27 @@ struct TileEpilogue {
   __device__ __forceinline__ void send_to(const float (&sums)[C.tokens / 2], int me) const {
     constexpr int begin = plan::first_unit(C, P);
     constexpr int end = plan::first_unit(C, P + 1);
-    const int owner = partner_warpgroup(P);
     constexpr std::uint32_t rank = P / C.k_groups;
-    const std::uint32_t to = ptx::map_to_rank(
-        smem + exchange_offset(owner, me, P) + static_cast<std::uint32_t>(thread) * 16, rank);
-    const std::uint32_t barrier =
-        ptx::map_to_rank(ptx::shared_address(&barriers.received[owner]), rank);
+    const int owner = partner_warpgroup(P);
+    const std::uint32_t local =
+        smem + exchange_offset(owner, me, P) + static_cast<std::uint32_t>(thread) * 16;
+    const std::uint32_t barrier = ptx::shared_address(&barriers.received[owner]);
+    const bool remote = rank != share.rank;
+    const std::uint32_t to = remote ? ptx::map_to_rank(local, rank) : local;
+    const std::uint32_t remote_barrier = remote ? ptx::map_to_rank(barrier, rank) : 0;
 #pragma unroll
     for (int u = begin; u < end; ++u) {
-      ptx::store_async_16(
-          to + (u - begin) * unit_bytes,
-          make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]), barrier);
+      const float4 v =
+          make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]);
+      if (remote) {
+        ptx::store_async_16(to + (u - begin) * unit_bytes, v, remote_barrier);
+      } else {
+        ptx::store_shared_16(to + (u - begin) * unit_bytes,
+                             make_uint4(__float_as_uint(v.x), __float_as_uint(v.y),
+                                        __float_as_uint(v.z), __float_as_uint(v.w)));
+      }
     }
+    if (!remote) ptx::mbarrier_arrive(barrier);
   }
 
   template <int... P>
@@ -472,16 +481,20 @@ __device__ __forceinline__ void init_barriers(TileBarriers<C>& barriers, std::ui
     ptx::mbarrier_init(ptx::shared_address(&barriers.w_full[s]), 1);
     ptx::mbarrier_init(ptx::shared_address(&barriers.w_empty[s]), 4 * C.row_blocks);
   }
-  for (int w = 0; w < plan::warpgroups(C); ++w) {
-    ptx::mbarrier_init(ptx::shared_address(&barriers.received[w]), 1);
+  // What a warpgroup receives: an arrival a thread of the CTA's other k groups, bytes from other CTAs.
+  constexpr int arrivals = 128 * (C.k_groups - 1) + (C.cluster > 1 ? 1 : 0);
+  if constexpr (arrivals > 0) {
+    for (int w = 0; w < plan::warpgroups(C); ++w) {
+      ptx::mbarrier_init(ptx::shared_address(&barriers.received[w]), arrivals);
+    }
   }
   ptx::fence_mbarrier_init();
-  if constexpr (plan::partners(C) > 1) {
+  if constexpr (C.cluster > 1) {
     for (int w = 0; w < plan::warpgroups(C); ++w) {
       const int me = static_cast<int>(rank) * C.k_groups + w / C.row_blocks;
       const int units = plan::first_unit(C, me + 1) - plan::first_unit(C, me);
       ptx::mbarrier_arrive_expect(ptx::shared_address(&barriers.received[w]),
-                                  (plan::partners(C) - 1) * units * 128 * 16);
+                                  (C.cluster - 1) * C.k_groups * units * 128 * 16);
     }
   }
 }

@@ -32,21 +32,29 @@ __device__ __forceinline__ void decode_split12(std::uint32_t (&a)[4], std::uint3
   a[3] = __byte_perm(low_4_7, high_4_7, 0x7362);
 }
 
-/// Takes the upper 16 bits of two floats as a BF16 pair and leaves the exact remainders. `nonfinite`
-/// (one value for the whole grid): some weight is Inf or NaN; nothing remains of those, and a NaN
-/// stays one.
-__device__ __forceinline__ std::uint32_t split_bf16_pair(float& v0, float& v1, bool nonfinite) {
-  const auto split = [&](float& v) {
+/// Takes the upper 16 bits of two floats as a BF16 pair and leaves the exact remainders.
+__device__ __forceinline__ std::uint32_t split_bf16_pair(float& v0, float& v1) {
+  const std::uint32_t bits0 = __float_as_uint(v0);
+  const std::uint32_t bits1 = __float_as_uint(v1);
+  v0 -= __uint_as_float(bits0 & 0xFFFF0000u);
+  v1 -= __uint_as_float(bits1 & 0xFFFF0000u);
+  return __byte_perm(bits0, bits1, 0x7632);
+}
+
+/// The same where a weight is Inf or NaN: nothing remains of it, and a NaN stays one.
+__device__ __forceinline__ std::uint32_t split_bf16_pair_nonfinite(float& v0, float& v1) {
+  const auto top = [](float& v) {
     std::uint32_t bits = __float_as_uint(v);
-    v -= __uint_as_float(bits & 0xFFFF0000u);
-    if (nonfinite && (bits & 0x7F800000u) == 0x7F800000u) {
+    if (isfinite(v)) {
+      v -= __uint_as_float(bits & 0xFFFF0000u);
+    } else {
+      if (isnan(v)) bits |= 0x00400000u;
       v = 0.0f;
-      if ((bits & 0x007FFFFFu) != 0) bits |= 0x00400000u;
     }
     return bits;
   };
-  const std::uint32_t bits0 = split(v0);
-  const std::uint32_t bits1 = split(v1);
+  const std::uint32_t bits0 = top(v0);
+  const std::uint32_t bits1 = top(v1);
   return __byte_perm(bits0, bits1, 0x7632);
 }
 
@@ -106,11 +114,21 @@ struct LaneTile<Encoding::raw32> {
     float w[8] = {__uint_as_float(p.x), __uint_as_float(p.y), __uint_as_float(p.z),
                   __uint_as_float(p.w), __uint_as_float(q.x), __uint_as_float(q.y),
                   __uint_as_float(q.z), __uint_as_float(q.w)};
-#pragma unroll
-    for (int term = 0; term < terms; ++term) {
+    if (nonfinite) {  // the same for the whole grid
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        a[term][i] = split_bf16_pair(w[2 * i], w[2 * i + 1], nonfinite);
+#pragma unroll
+        for (int term = 0; term < terms; ++term) {
+          a[term][i] = split_bf16_pair_nonfinite(w[2 * i], w[2 * i + 1]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int term = 0; term < terms; ++term) {
+          a[term][i] = split_bf16_pair(w[2 * i], w[2 * i + 1]);
+        }
       }
     }
   }

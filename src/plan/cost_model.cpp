@@ -10,8 +10,9 @@ namespace slimgemm::plan {
 namespace {
 
 constexpr double hbm_bytes_us = 4.4e6;        // streaming read
-constexpr double l2_bytes_us = 5.5e6;         // all SMs together
 constexpr double sm_ingress_bytes_us = 95e3;  // one SM, 57 bytes a clock
+constexpr double load_latency_us = 1.3;       // of HBM, loaded
+constexpr double sm_mma_flops_us = 1.7e6;     // mma.sync with decoding and ldmatrix around it
 constexpr double tile_clock_mhz = 1620;       // under tensor load
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -42,52 +43,56 @@ double ctas_on_busiest_sm(const Occupancy& o, const GpuFacts& gpu) {
   return static_cast<double>((o.waves - 1) * o.ctas_per_sm + ceil_div(last_wave, gpu.sm_count));
 }
 
+/// Two limits that are close to each other are worse than either alone.
+double both(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
+
+double weight_read_us(const Problem& problem, Encoding encoding) {
+  const std::int64_t tiles =
+      ceil_div(problem.rows, format::tile_rows) * ceil_div(problem.k, format::tile_k);
+  return static_cast<double>(tiles) * tile_bytes(encoding) / hbm_bytes_us;
+}
+
 double estimate_stream_us(const StreamConfig& c, const Problem& problem, const GpuFacts& gpu,
                           const Occupancy& o) {
-  const std::int64_t k_tiles = ceil_div(problem.k, format::tile_k);
   const double tile = tile_bytes(c.encoding);
-  const double cta_k_tiles = static_cast<double>(ceil_div(k_tiles, c.cluster));
+  const auto cta_k_tiles =
+      static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
   const double cta_weights = cta_row_tiles(c) * cta_k_tiles * tile;
   const double x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
   const double cta_x = x_rows * cta_k_tiles * 128;
 
-  // Weights come from HBM once; further token blocks find most of them in L2.
-  const double hbm_us = static_cast<double>(ceil_div(problem.rows, 16) * k_tiles) * tile / hbm_bytes_us;
-  const double l2_us = static_cast<double>(o.ctas) * (cta_weights + cta_x) / l2_bytes_us;
-  // The busiest SM takes in its share as fast as its loads in flight and the wire allow.
+  // The busiest SM: what its loads in flight bring, what its wire takes in, and its tensor cores.
   const double busiest = ctas_on_busiest_sm(o, gpu);
-  const double in_flight =
-      static_cast<double>(std::min(ceil_div(o.ctas, gpu.sm_count), o.ctas_per_sm)) *
-      consumer_warps(c) * c.stages * c.row_tiles * tile;
-  const double latency_us = 2.0;  // loaded
-  const double rate = std::min(sm_ingress_bytes_us, in_flight / latency_us);
-  const double sm_us = busiest * (cta_weights + cta_x) / rate;
-  // Tensor core time of the busiest SM: mma.sync at about 60 % of the peak, 4 TFLOP/s an SM.
+  const auto together =
+      static_cast<double>(std::min(ceil_div(o.ctas, gpu.sm_count), o.ctas_per_sm));
+  const double in_flight = together * consumer_warps(c) * c.stages * c.row_tiles * tile;
+  const double loads_us = busiest * cta_weights * load_latency_us / in_flight;
+  const double ingress_us = busiest * (cta_weights + cta_x) / sm_ingress_bytes_us;
   const double terms = c.encoding == Encoding::raw32 ? 3 : 1;
-  const double math_us = busiest * terms * 2.0 * cta_row_tiles(c) * 16 * cta_tokens(c) *
-                         cta_k_tiles * 64 / 4.0e6;
-  // Start, x's first chunk, reduction over k_warps, cluster exchange, further waves.
-  const double fixed_us = 1.4 + 0.02 * c.k_warps + (c.cluster > 1 ? 0.8 : 0.0) +
-                          0.3 * static_cast<double>(o.waves - 1);
-  return std::max({hbm_us, l2_us, sm_us, math_us}) + fixed_us;
+  const double math_us = busiest * terms * 2.0 * cta_row_tiles(c) * format::tile_rows *
+                         cta_tokens(c) * cta_k_tiles * format::tile_k / sm_mma_flops_us;
+  const double sm_us = std::max({loads_us, ingress_us, math_us});
+  // Start, reduction over the warps, cluster exchange, further waves.
+  const double fixed_us = 1.2 + 0.05 * consumer_warps(c) + 0.2 * c.token_tiles +
+                          (c.cluster > 1 ? 0.7 : 0.0) +
+                          0.5 * static_cast<double>(o.waves - 1);
+  return both(sm_us, weight_read_us(problem, c.encoding)) + fixed_us;
 }
 
 double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFacts& gpu,
                         const Occupancy& o) {
-  const std::int64_t k_tiles = ceil_div(problem.k, format::tile_k);
-  const double tile = tile_bytes(c.encoding);
-  const double cta_k_tiles = static_cast<double>(ceil_div(k_tiles, c.cluster));
-  const double stage_bytes = c.row_blocks * 4 * tile + c.tokens * 128;
-  // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes.
-  const double math_us = c.row_blocks * c.tokens * 2.0 / tile_clock_mhz;
+  const auto cta_k_tiles =
+      static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
+  const double stage_bytes = c.row_blocks * 4 * tile_bytes(c.encoding) + c.tokens * 128;
+  // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes; two row
+  // blocks get in each other's way.
+  const double math_us =
+      c.row_blocks * c.tokens * 2.0 / tile_clock_mhz * (c.row_blocks > 1 ? 1.3 : 1.0);
   const double stage_us = std::max(math_us, stage_bytes / sm_ingress_bytes_us);
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
-
-  const double hbm_us = static_cast<double>(ceil_div(problem.rows, 16) * k_tiles) * tile / hbm_bytes_us;
-  const double l2_us = static_cast<double>(o.ctas) * cta_k_tiles * stage_bytes / l2_bytes_us;
   const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / 5e6;
   const double exchange_us = c.cluster > 1 ? 0.9 : partners(c) > 1 ? 0.4 : 0.1;
-  return std::max({loop_us, hbm_us, l2_us}) + 1.6 + out_us + exchange_us +
+  return both(loop_us, weight_read_us(problem, c.encoding)) + 2.1 + out_us + exchange_us +
          0.8 * static_cast<double>(o.waves - 1);
 }
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cost_model.hpp"
+#include "plan/kernel_plan.hpp"
+
+#include <slimgemm/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+
+namespace slimgemm::plan {
+namespace {
+
+const GpuFacts h200{};
+
+TEST(KernelPlan, EveryInstanceHasItsOwnName) {
+  std::set<std::string> names;
+  std::size_t count = 0;
+  for (const Encoding e : {Encoding::split12, Encoding::raw16, Encoding::raw32}) {
+    for (const Instance& instance : instances_of(e)) {
+      names.insert(instance_name(instance));
+      ++count;
+    }
+  }
+  EXPECT_EQ(names.size(), count);
+  EXPECT_EQ(count, stream_count + tile_count);
+}
+
+TEST(KernelPlan, ServesEveryShapeInEveryEncoding) {
+  for (const Encoding e : {Encoding::split12, Encoding::raw16, Encoding::raw32}) {
+    for (const std::int64_t n : {1, 16, 255, 2304, 151936}) {
+      for (const std::int64_t k : {1, 64, 100, 1024, 8192, 28672}) {
+        for (const std::int64_t m : {1, 2, 9, 33, 65, 300, 8192}) {
+          const Problem problem{.rows = n, .k = k, .m = m, .encoding = e,
+                                .tile_kernels_allowed = k % 64 == 0};
+          const KernelPlan plan = plan_kernel(problem, h200);
+          EXPECT_GT(plan.grid_x, 0);
+          EXPECT_LE(plan.smem_bytes, smem_limit_bytes);
+          EXPECT_LE(plan.threads, 1024);
+          EXPECT_TRUE(std::isfinite(plan.estimated_us));
+        }
+      }
+    }
+  }
+}
+
+TEST(KernelPlan, TileKernelsOnlyWhereTheyAreAllowed) {
+  Problem problem{.rows = 4096, .k = 8192, .m = 128};
+  EXPECT_EQ(plan_kernel(problem, h200).instance.family, Family::tile);
+  problem.tile_kernels_allowed = false;
+  EXPECT_EQ(plan_kernel(problem, h200).instance.family, Family::stream);
+  problem.encoding = Encoding::raw32;
+  EXPECT_EQ(plan_kernel(problem, h200).instance.family, Family::stream);
+}
+
+TEST(KernelPlan, FewTokensStream) {
+  for (const std::int64_t m : {1, 8, 16}) {
+    EXPECT_EQ(plan_kernel({.rows = 8192, .k = 4096, .m = m}, h200).instance.family,
+              Family::stream);
+  }
+}
+
+TEST(KernelPlan, ClustersNeedEnoughKTiles) {
+  for (const Instance& instance : instances_of(Encoding::raw32)) {
+    const int cluster = instance.stream().cluster;
+    const Problem problem{.rows = 256, .k = 64 * cluster - 64, .m = 1, .encoding = Encoding::raw32};
+    if (cluster == 1) continue;
+    EXPECT_TRUE(std::isinf(estimate_us(instance, problem, h200))) << instance_name(instance);
+    EXPECT_THROW(plan_instance(instance, problem, h200), Error);
+  }
+}
+
+TEST(KernelPlan, RefusesMoreTokensThanAGridTakes) {
+  try {
+    plan_kernel({.rows = 64, .k = 64, .m = max_dimension, .tile_kernels_allowed = false}, h200);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("2147483647"), std::string::npos) << error.what();
+  }
+}
+
+TEST(KernelPlan, OccupancyCountsWaves) {
+  const Instance one_per_sm{Family::tile, 0};  // 64 rows x 64 tokens, no cluster
+  ASSERT_EQ(one_per_sm.tile().cluster, 1);
+  const Occupancy fits = occupancy(one_per_sm, {.rows = 64 * 132, .k = 64, .m = 64}, h200);
+  EXPECT_EQ(fits.ctas, 132);
+  EXPECT_EQ(fits.waves, 1);
+  const Occupancy over = occupancy(one_per_sm, {.rows = 64 * 133, .k = 64, .m = 64}, h200);
+  EXPECT_EQ(over.ctas, 133);
+  EXPECT_EQ(over.waves, 2);
+}
+
+TEST(StreamLayout, PartsDoNotOverlap) {
+  for (const StreamConfig& c : stream_table) {
+    for (int rows = 1; rows <= cta_tokens(c); ++rows) {
+      const StreamLayout layout = stream_layout(c, rows);
+      const int partials = c.k_warps * cta_tokens(c) * partial_stride(c) * 4;
+      EXPECT_EQ(layout.x % 1024, 0);
+      EXPECT_EQ(layout.x_slot_bytes % 1024, 0);
+      EXPECT_GE(layout.x_slot_bytes, c.k_warps * rows * 128);
+      EXPECT_GE(layout.corrections, layout.x + c.x_slots * layout.x_slot_bytes);
+      EXPECT_LE(layout.corrections, layout.exchange);
+      EXPECT_LE(layout.exchange, layout.barriers);
+      if (layout.partials == 0) {
+        EXPECT_LE(partials, layout.corrections) << "shared with the rings only";
+      } else {
+        EXPECT_GE(layout.partials, layout.barriers + 16 * c.x_slots);
+        EXPECT_GE(layout.total, layout.partials + partials);
+      }
+      EXPECT_LE(layout.total, smem_limit_bytes);
+    }
+  }
+}
+
+TEST(TileConfig, PartnersOwnAllUnitsOnce) {
+  for (const TileConfig& c : tile_table) {
+    EXPECT_EQ(first_unit(c, 0), 0);
+    EXPECT_EQ(first_unit(c, partners(c)), token_units(c));
+    for (int p = 0; p < partners(c); ++p) {
+      EXPECT_LE(first_unit(c, p + 1) - first_unit(c, p), max_units(c));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slimgemm::plan

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// slimgemm plan: which GPU kernel serves a layer, and why. Needs no GPU.
+#include "commands.hpp"
+
+#include "judge/cases.hpp"
+#include "plan/kernel_plan.hpp"
+
+#include <slimgemm/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace slimgemm::cli {
+namespace {
+
+struct PlanOptions {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::string layer;
+  std::vector<std::int64_t> m{1, 8, 16, 32, 64, 128, 256};
+  std::string encoding = "split12";
+  int sm_count = plan::GpuFacts{}.sm_count;
+  bool all = false;
+};
+
+Encoding parse_encoding(const std::string& text) {
+  for (const Encoding e : {Encoding::split12, Encoding::raw16, Encoding::raw32}) {
+    if (text == name(e)) return e;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "--encoding is " + text + ": it must be split12, raw16 or raw32");
+}
+
+void print_plan(const plan::Problem& problem, const plan::GpuFacts& gpu, bool all) {
+  const plan::KernelPlan chosen = plan::plan_kernel(problem, gpu);
+  fmt::print("m={:<5} {}: {} x {} CTAs of {} threads, {} B shared memory; {}\n", problem.m,
+             plan::instance_name(chosen.instance), chosen.grid_x, chosen.grid_y, chosen.threads,
+             chosen.smem_bytes, chosen.reason);
+  if (!all) return;
+  std::vector<std::pair<double, plan::Instance>> candidates;
+  for (const plan::Instance& instance : plan::instances_of(problem.encoding)) {
+    candidates.emplace_back(plan::estimate_us(instance, problem, gpu), instance);
+  }
+  std::sort(candidates.begin(), candidates.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [us, instance] : candidates) {
+    fmt::print("        {:8.2f} us  {}\n", us, plan::instance_name(instance));
+  }
+}
+
+int run_plan(PlanOptions options) {
+  Encoding encoding = parse_encoding(options.encoding);
+  if (!options.layer.empty()) {
+    const judge::LayerInfo* found = nullptr;
+    std::vector<std::string_view> names;
+    for (const judge::LayerInfo& info : judge::layers()) {
+      names.push_back(info.name);
+      if (info.name == options.layer) found = &info;
+    }
+    if (found == nullptr) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("--layer is {}: it must be one of {}",
+                                                           options.layer, fmt::join(names, ", ")));
+    }
+    options.n = found->n;
+    options.k = found->k;
+    if (found->dtype == DType::f32) encoding = Encoding::raw32;
+  }
+  for (const auto& [label, value] : {std::pair{"--n", options.n}, std::pair{"--k", options.k}}) {
+    if (value < 1 || value > max_dimension) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} is {}: it must be 1 to {} (or give --layer)", label, value,
+                              max_dimension));
+    }
+  }
+  plan::GpuFacts gpu;
+  gpu.sm_count = options.sm_count;
+  fmt::print("n={} k={} {} on {} SMs\n", options.n, options.k, name(encoding), gpu.sm_count);
+  for (const std::int64_t m : options.m) {
+    if (m < 1 || m > max_dimension) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--m has {}: it must be 1 to {}", m, max_dimension));
+    }
+    print_plan({.rows = options.n,
+                .k = options.k,
+                .m = m,
+                .encoding = encoding,
+                .tile_kernels_allowed = options.k % format::tile_k == 0},
+               gpu, options.all);
+  }
+  return exit_ok;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("plan", "Say which GPU kernel serves a layer, and why");
+  auto options = std::make_shared<PlanOptions>();
+  command->add_option("--layer", options->layer, "One of the judge's layers, instead of --n and --k");
+  command->add_option("--n", options->n, "Output features");
+  command->add_option("--k", options->k, "Input features");
+  command->add_option("--m", options->m, "Token counts, separated by commas")->delimiter(',');
+  command->add_option("--encoding", options->encoding, "split12, raw16 or raw32")
+      ->capture_default_str();
+  command->add_option("--sms", options->sm_count, "SMs of the GPU")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_flag("--all", options->all, "List every instance with its estimate");
+  command->callback([options, &exit_code] { exit_code = run_plan(*options); });
+}
+
+}  // namespace slimgemm::cli
