@@ -32,6 +32,8 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 
 enable_language(CUDA)
+# Folders that the host compiler searches anyway must not be given to nvcc as -isystem.
+list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
 include(${CMAKE_CURRENT_LIST_DIR}/SlimgemmCuda20.cmake)
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
