@@ -5,6 +5,7 @@
 set -euo pipefail
 
 SLIMGEMM=$(realpath "$1")
+# shellcheck disable=SC2034  # for the cases
 REPOSITORY=$(realpath "$2")
 case_file=$(realpath "$3")
 expected=${case_file%.sh}.expected
@@ -30,12 +31,6 @@ run_showing() {
   head -n 1 shown.txt
   sed '1d;$d' shown.txt | grep -Eo -- "$pattern" || printf 'nothing matches %s\n' "$pattern"
   tail -n 1 shown.txt
-}
-
-# run_exit ARGUMENT...: as run, but shows only the exit code.
-run_exit() {
-  run "$@" >shown.txt
-  sed -n '1p;$p' shown.txt
 }
 
 # shellcheck source=/dev/null
