@@ -37,7 +37,7 @@ class Table {
       longest = std::max(longest, above_us(row));
     }
     std::string text =
-        fmt::format("{:<20} {:>9} {:>9} {:>8} {:>9} {:>11}{}  {}\n", what, "baseline", "ours",
+        fmt::format("{:<20} {:>10} {:>10} {:>8} {:>9} {:>11}{}  {}\n", what, "baseline", "ours",
                     "speedup", "floor", "ours/floor",
                     packed_ ? fmt::format(" {:>12} {:>12}", packed_label_, ratio_label_) : "",
                     "above the floor");
@@ -45,7 +45,7 @@ class Table {
       const double cells = longest > 0 ? bar_cells * above_us(row) / longest : 0;
       const std::string bar(static_cast<std::size_t>(std::max(0.0, std::round(cells))), '#');
       const std::string line =
-          fmt::format("{:<20} {:>9.2f} {:>9.2f} {:>8.3f} {:>9.2f} {:>11.2f}{}  {:>6.2f} {}",
+          fmt::format("{:<20} {:>10.2f} {:>10.2f} {:>8.3f} {:>9.2f} {:>11.2f}{}  {:>6.2f} {}",
                       row.name, row.time.baseline_us, row.time.ours_us, row.time.speedup(),
                       row.floors.dense_us, row.time.ours_us / row.floors.dense_us,
                       packed_ ? fmt::format(" {:>12.2f} {:>12.2f}", row.floors.packed_us,
@@ -68,6 +68,9 @@ class Table {
 };
 
 std::string fixed(int decimals, double value) { return fmt::format("{:.{}f}", value, decimals); }
+
+/// A rate a second: whole, or with two decimals where it is small.
+std::string rate(double value) { return fixed(value < 10 ? 2 : 0, value); }
 
 std::string score_line(const Score& score) {
   if (!score.score) {
@@ -107,8 +110,8 @@ std::string serving_step(const Score& score) {
     const auto tokens = static_cast<double>(load.load.m);
     text += step_row({std::string(load.load.name), std::to_string(load.load.m),
                       fixed(3, baseline_ms), fixed(3, ours_ms), fixed(3, baseline_ms - ours_ms),
-                      fixed(0, 1e3 / baseline_ms), fixed(0, 1e3 / ours_ms),
-                      fixed(0, tokens * 1e3 / baseline_ms), fixed(0, tokens * 1e3 / ours_ms)});
+                      rate(1e3 / baseline_ms), rate(1e3 / ours_ms),
+                      rate(tokens * 1e3 / baseline_ms), rate(tokens * 1e3 / ours_ms)});
   }
   return text;
 }
