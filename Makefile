@@ -5,7 +5,7 @@
 .PHONY: help judge test setup build check format lint fuzz clean
 
 help:  ## This list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@sed -nE 's/^([a-z]+):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 judge:  ## Build; check and time 39 shapes; writes build/judge.json and .html
 	@scripts/judge.sh $(ARGS)

@@ -111,7 +111,9 @@ if(SLIMGEMM_BUILD_TOOLS)
 endif()
 
 set(SLIMGEMM_HAVE_GTEST OFF)
-if(SLIMGEMM_BUILD_TESTS)
+if(SLIMGEMM_BUILD_TESTS AND NOT SLIMGEMM_BUILD_TOOLS)
+  slimgemm_part("tests" OFF "they test the judge too and need SLIMGEMM_BUILD_TOOLS=ON")
+elseif(SLIMGEMM_BUILD_TESTS)
   find_package(GTest QUIET)
   slimgemm_optional("tests" SLIMGEMM_HAVE_GTEST gtest "${GTest_FOUND}"
     "GoogleTest ${GTest_VERSION}" "GoogleTest (libgtest-dev) not found")

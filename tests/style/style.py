@@ -11,7 +11,8 @@ import pathlib
 import re
 import sys
 
-SOURCE_FOLDERS = ("include", "src", "tools", "tests", "examples", "scripts", "cmake", "bindings")
+SOURCE_FOLDERS = ("include", "src", "tools", "tests", "benchmarks", "examples", "scripts", "cmake",
+                  "bindings")
 CODE = {".h", ".hpp", ".c", ".cpp", ".cu", ".cuh"}
 SCRIPTS = {".py", ".sh", ".cmake"}
 
