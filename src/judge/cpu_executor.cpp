@@ -111,8 +111,8 @@ class CpuExecutor final : public Executor {
 
   double empty_replay_us(int repeats) override {
     CpuRecorded empty([](void*) {});
-    std::vector<double> times;
-    for (int i = 0; i < repeats; ++i) times.push_back(replay_us(empty, {}));
+    std::vector<double> times(static_cast<std::size_t>(repeats));
+    for (double& time_us : times) time_us = replay_us(empty, {});
     return median(times);
   }
 
@@ -125,9 +125,9 @@ class CpuExecutor final : public Executor {
     if (!empty_us_) empty_us_ = empty_replay_us(repeats);
     double best = std::numeric_limits<double>::infinity();
     for (const ReadVariant& variant : read_variants) {
-      std::vector<double> times;
-      for (int i = 0; i < repeats; ++i) {
-        times.push_back(timed_cold_us([&] { read(stream_->data(), words, variant); }));
+      std::vector<double> times(static_cast<std::size_t>(repeats));
+      for (double& time_us : times) {
+        time_us = timed_cold_us([&] { read(stream_->data(), words, variant); });
       }
       best = std::min(best, median(times) - *empty_us_);
     }

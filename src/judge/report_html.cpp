@@ -12,14 +12,15 @@ namespace slimgemm::judge {
 namespace {
 
 constexpr const char* style = R"css(
-:root { color-scheme: light dark; --paper: #fbfbf9; --card: #ffffff; --ink: #1c2126; --soft: #5c666f;
-  --rule: #dfe3e6; --s0: #0f7b6c; --s1: #8d99a5; --s2: #d9a441; --s3: #c9d1d8; --bad: #b3261e; }
+:root { color-scheme: light dark; --paper: #fbfbf9; --card: #ffffff; --ink: #1c2126;
+  --soft: #5c666f; --rule: #dfe3e6; --s0: #0f7b6c; --s1: #8d99a5; --s2: #d9a441; --s3: #c9d1d8;
+  --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14181c; --card: #1b2126; --ink: #e6eaed;
   --soft: #9aa6b0; --rule: #323b43; --s0: #3fb8a3; --s1: #6f7d8a; --s2: #d9a441; --s3: #45515c;
   --bad: #ff8a80; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.25rem; max-width: 76rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; }
+body { margin: 0 auto; padding: 1.25rem; max-width: 76rem; background: var(--paper);
+  color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin: 0 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 h3 { font-size: 1rem; margin: 0 0 .25rem; }
@@ -29,9 +30,10 @@ p { margin: .25rem 0 .75rem; max-width: 48rem; }
 .bad { color: var(--bad); font-weight: 600; }
 .grid-of-charts { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
-.card { background: var(--card); border: 1px solid var(--rule); border-radius: 6px; padding: .75rem;
-  margin: 0; max-width: 36rem; }
-svg { display: block; width: 100%; margin-top: .5rem; height: auto; font: 11px system-ui, sans-serif; }
+.card { background: var(--card); border: 1px solid var(--rule); border-radius: 6px;
+  padding: .75rem; margin: 0; max-width: 36rem; }
+svg { display: block; width: 100%; margin-top: .5rem; height: auto;
+  font: 11px system-ui, sans-serif; }
 svg .label { fill: var(--soft); }
 svg .value { fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
 svg .grid { stroke: var(--rule); stroke-width: 1; }

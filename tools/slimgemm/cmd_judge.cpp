@@ -59,6 +59,7 @@ struct JudgeArguments {
 template <typename Entries>
 std::vector<std::string> names_of(const Entries& entries) {
   std::vector<std::string> names;
+  names.reserve(entries.size());
   for (const auto& entry : entries) names.emplace_back(entry.name);
   return names;
 }
@@ -208,6 +209,9 @@ int judge(const JudgeArguments& arguments) {
   progress.clear();
 
   facts.device = executor->describe();
+  if (facts.is_cuda) {
+    for (const auto& [key, value] : host_facts()) facts.device.emplace_back("host_" + key, value);
+  }
   fmt::print("{}", text_report(result, facts));
   if (!arguments.json.empty()) write_file(arguments.json, json_report(result, facts));
   if (!arguments.html.empty()) write_file(arguments.html, html_report(result, facts));
