@@ -3,6 +3,7 @@
 // every row tile, then write each row tile (its tiles and its exception groups) in one pass. Every
 // pass runs over row tiles or elements in parallel, and what it writes does not depend on how.
 #include "codec/packed_access.hpp"
+#include "codec/row_tiles.hpp"
 #include "codec/sections.hpp"
 #include "codec/tile_codec.hpp"
 #include "codec/window.hpp"
@@ -24,9 +25,7 @@ struct Matrix {
   const T* data;
   std::size_t n;
   std::size_t k;
-  [[nodiscard]] std::int64_t row_tiles() const {
-    return static_cast<std::int64_t>(format::tiles_along(n, format::tile_rows));
-  }
+  [[nodiscard]] std::size_t row_tiles() const { return format::tiles_along(n, format::tile_rows); }
   [[nodiscard]] std::size_t k_tiles() const { return format::tiles_along(k, format::tile_k); }
 };
 
@@ -155,25 +154,11 @@ void push_exceptions(const TileSource<std::uint16_t>& tile, std::size_t column, 
   }
 }
 
-std::int64_t row_tile_grain(std::size_t k_tiles) {
-  constexpr std::size_t tiles = 32;
-  return static_cast<std::int64_t>(std::max<std::size_t>(1, tiles / k_tiles));
-}
-
-// Calls body(row_tile) for all row tiles.
-template <class T, class Body>
-void for_row_tiles(const Matrix<T>& w, int threads, const Body& body) {
-  parallel_for(w.row_tiles(), row_tile_grain(w.k_tiles()), threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t r = begin; r < end; ++r) body(static_cast<std::size_t>(r));
-               });
-}
-
 // Writes all tiles in their raw order with encode(tile source, tile).
 template <class T, class Encode>
 void write_raw_tiles(const Matrix<T>& w, std::byte* tiles, std::size_t bytes, int threads,
                      const Encode& encode) {
-  for_row_tiles(w, threads, [&](std::size_t r) {
+  codec::for_row_tiles(w.n, w.k, threads, [&](std::size_t r) {
     TileSource<T> source(T{});
     for (std::size_t t = 0; t < w.k_tiles(); ++t) {
       source.load(w, r * format::tile_rows, t * format::tile_k);
@@ -203,14 +188,14 @@ PackedMatrix pack_split12(const Matrix<std::uint16_t>& w, const Bf16Encoding& ch
                                              .exception_count = choice.exception_count,
                                              .group_count = group_count});
   AlignedBuffer buffer(header.total_bytes);
-  const auto row_tiles = static_cast<std::uint64_t>(w.row_tiles());
+  const std::size_t row_tiles = w.row_tiles();
   std::memcpy(buffer.data() + header.extra_offset, extra_begin.data(), extra_begin.size());
   const auto* begins = reinterpret_cast<const std::uint32_t*>(extra_begin.data());
   auto* all_groups =
       reinterpret_cast<format::ExceptionGroup*>(buffer.data() + header.groups_offset);
   std::byte* tiles = buffer.data() + header.tiles_offset;
   const codec::WindowBytes window(choice.window_base);
-  for_row_tiles(w, threads, [&](std::size_t r) {
+  codec::for_row_tiles(w.n, w.k, threads, [&](std::size_t r) {
     // The window's smallest number is encoded as zero bits, which padding must be.
     TileSource<std::uint16_t> source(static_cast<std::uint16_t>(choice.window_base << 7));
     GroupWriter groups(all_groups, row_tiles, r, begins);
@@ -244,10 +229,10 @@ PackedMatrix pack(std::span<const std::uint16_t> w, std::int64_t n, std::int64_t
   if (choice.encoding == Encoding::raw16) {
     return pack_raw16(matrix, choice.has_nonfinite, options.threads);
   }
-  const auto row_tiles = static_cast<std::uint64_t>(matrix.row_tiles());
+  const std::size_t row_tiles = matrix.row_tiles();
   AlignedBuffer extra((row_tiles + 1) * sizeof(std::uint32_t));
   auto* extra_begin = reinterpret_cast<std::uint32_t*>(extra.data());
-  for_row_tiles(matrix, options.threads, [&](std::size_t r) {
+  codec::for_row_tiles(matrix.n, matrix.k, options.threads, [&](std::size_t r) {
     const std::size_t begin = r * format::tile_rows * matrix.k;
     const std::size_t size = std::min<std::size_t>(format::tile_rows * matrix.k, w.size() - begin);
     const std::uint64_t exceptions = count_exceptions(w.subspan(begin, size), choice.window_base);

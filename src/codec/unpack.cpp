@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/packed_access.hpp"
+#include "codec/row_tiles.hpp"
 #include "codec/sections.hpp"
 #include "codec/tile_codec.hpp"
-#include "support/parallel.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -61,17 +61,10 @@ void restore_exceptions(const format::ExceptionGroup& group, std::size_t row_til
   }
 }
 
-// Calls body(row_tile) for all row tiles.
 template <class Body>
 void for_row_tiles(const PackedMatrix& packed, int threads, const Body& body) {
-  constexpr std::uint64_t grain_tiles = 32;
-  const std::uint64_t grain =
-      std::max<std::uint64_t>(1, grain_tiles / PackedAccess::k_tiles(packed));
-  parallel_for(static_cast<std::int64_t>(PackedAccess::row_tiles(packed)),
-               static_cast<std::int64_t>(grain), threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t r = begin; r < end; ++r) body(static_cast<std::size_t>(r));
-               });
+  const format::Header& header = PackedAccess::header(packed);
+  codec::for_row_tiles(header.n, header.k, threads, body);
 }
 
 void unpack_split12(const PackedMatrix& packed, std::span<std::uint16_t> out, int threads) {

@@ -4,13 +4,11 @@
 #include <slimgemm/error.hpp>
 
 #include "codec/checksum.hpp"
+#include "codec/row_tiles.hpp"
 #include "codec/sections.hpp"
 #include "codec/tile_checks.hpp"
 #include "codec/window.hpp"
-#include "support/checks.hpp"
-#include "support/parallel.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -161,20 +159,16 @@ void check_payload(std::span<const std::byte> packed, const format::Header& h) {
   }
   std::atomic<std::uint64_t> exceptions{0};
   std::atomic<bool> nonfinite{false};
-  constexpr std::uint64_t grain_tiles = 32;
-  const std::uint64_t grain =
-      std::max<std::uint64_t>(1, grain_tiles / format::tiles_along(h.k, format::tile_k));
-  parallel_for(static_cast<std::int64_t>(row_tiles), static_cast<std::int64_t>(grain), 0,
-               [&](std::int64_t begin, std::int64_t end) {
-                 codec::RowTileFacts sum;
-                 for (std::int64_t r = begin; r < end; ++r) {
-                   const auto facts = checker.check_row_tile(static_cast<std::uint64_t>(r));
-                   sum.exceptions += facts.exceptions;
-                   sum.has_nonfinite |= facts.has_nonfinite;
-                 }
-                 exceptions += sum.exceptions;
-                 if (sum.has_nonfinite) nonfinite = true;
-               });
+  codec::for_row_tile_ranges(h.n, h.k, 0, [&](std::uint64_t begin, std::uint64_t end) {
+    codec::RowTileFacts sum;
+    for (std::uint64_t r = begin; r < end; ++r) {
+      const codec::RowTileFacts facts = checker.check_row_tile(r);
+      sum.exceptions += facts.exceptions;
+      sum.has_nonfinite |= facts.has_nonfinite;
+    }
+    exceptions += sum.exceptions;
+    if (sum.has_nonfinite) nonfinite = true;
+  });
   expect("exception_count", h.exception_count, exceptions, "entries in the groups");
   if (((h.flags & format::has_nonfinite) != 0) != nonfinite) {
     fail_field("flags", h.flags,
