@@ -27,6 +27,8 @@ constexpr int packed_tile_bytes(Encoding encoding) {
   return 0;
 }
 
+inline constexpr int line_bytes = 64;
+
 // Asks for the cache line at an address, which may lie behind the weights: into all caches, or into
 // all but the nearest one.
 inline void prefetch_near(std::uintptr_t address) {

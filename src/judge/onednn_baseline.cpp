@@ -5,6 +5,8 @@
 
 #include <slimgemm/error.hpp>
 
+#include "support/aligned_buffer.hpp"
+
 #if SLIMGEMM_HAVE_ONEDNN
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -30,10 +32,12 @@ dnnl::matmul::primitive_desc make_matmul(const memory::desc& x, const memory::de
 #endif
 }
 
-// The weights of a shape in one layout. Shapes that want the same layout share them.
+// The weights of a shape in one layout, in memory of the same kind as the contender's. Shapes that
+// want the same layout share them.
 struct Reordered {
   std::int64_t rows;
   memory::desc layout;
+  AlignedBuffer bytes;
   memory weights;
 };
 
@@ -121,10 +125,11 @@ class OneDnnBaseline : public Contender {
     }
     // Row-major rows x k is, read as k x rows, column-major. The source is only read.
     memory dense({{w.k, rows}, type, Tag::ba}, engine_, const_cast<void*>(w.host));
-    memory weights(layout, engine_);
+    AlignedBuffer bytes(layout.get_size());
+    memory weights(layout, engine_, bytes.data());
     dnnl::reorder(dense, weights).execute(stream_, dense, weights);
     stream_.wait();
-    reordered_[layer].push_back({rows, layout, weights});
+    reordered_[layer].push_back({rows, layout, std::move(bytes), weights});
     return weights;
   }
 
