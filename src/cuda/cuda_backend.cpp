@@ -41,8 +41,8 @@ plan::GpuFacts read_facts(int device) {
   plan::GpuFacts gpu;
   check(cudaDeviceGetAttribute(&gpu.sm_count, cudaDevAttrMultiProcessorCount, device),
         "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&gpu.smem_per_sm_bytes,
-                               cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
+  check(cudaDeviceGetAttribute(&gpu.smem_per_sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor,
+                               device),
         "cudaDeviceGetAttribute");
   return gpu;
 }
@@ -134,25 +134,25 @@ std::int64_t CudaBackend::weight_bytes(std::int64_t rows) const {
   std::int64_t bytes = row_tiles * k_tiles_ * plan::tile_bytes(encoding_);
   if (encoding_ == Encoding::split12) {
     const std::int64_t extra = group_count_ - row_tiles_;
-    bytes += row_tiles * static_cast<std::int64_t>(sizeof(format::ExceptionGroup)) +
-             (row_tiles + 1) * 4 +
-             extra * static_cast<std::int64_t>(sizeof(format::ExceptionGroup)) * row_tiles /
-                 row_tiles_;
+    bytes +=
+        row_tiles * static_cast<std::int64_t>(sizeof(format::ExceptionGroup)) +
+        (row_tiles + 1) * 4 +
+        extra * static_cast<std::int64_t>(sizeof(format::ExceptionGroup)) * row_tiles / row_tiles_;
   }
   return bytes;
 }
 
-plan::Problem CudaBackend::problem(std::int64_t rows, std::int64_t m, bool tma) const {
+plan::Problem CudaBackend::problem(std::int64_t rows, std::int64_t m, bool x_aligned) const {
   return {.rows = rows,
           .k = k,
           .m = m,
           .encoding = encoding_,
-          .tile_kernels_allowed = tma && patchable_ && k % format::tile_k == 0};
+          .tile_kernels_allowed = x_aligned && patchable_ && k % format::tile_k == 0};
 }
 
 void CudaBackend::run(const RunArgs& args) const {
-  const bool tma = tma_can_read(args.x, args.x_row_stride, k);
-  run_with(plan::plan_kernel(problem(args.row_end - args.row_begin, args.m, tma), gpu_), args);
+  const bool aligned = x_is_aligned(args.x, args.x_row_stride);
+  run_with(plan::plan_kernel(problem(args.row_end - args.row_begin, args.m, aligned), gpu_), args);
 }
 
 void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) const {
@@ -166,8 +166,11 @@ void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) co
 
 void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const {
   StreamArgs kernel_args{};
-  kernel_args.x_by_tma = tma_can_read(args.x, args.x_row_stride, k);
-  if (kernel_args.x_by_tma) {
+  const bool aligned = x_is_aligned(args.x, args.x_row_stride);
+  kernel_args.x_copy = !aligned                                   ? XCopy::elements
+                       : plan.x_by_tma && k % format::tile_k == 0 ? XCopy::tma
+                                                                  : XCopy::vectors;
+  if (kernel_args.x_copy == XCopy::tma) {
     kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows,
                                    plan.instance.stream().k_warps);
   }

@@ -20,8 +20,8 @@ class CudaBackend final : public Linear::Backend {
   /// Runs with a given plan, whatever plan_kernel would choose: for tests and tuning.
   void run_with(const plan::KernelPlan& plan, const RunArgs& args) const;
 
-  /// The problem of a call; `tma` says whether TMA can read its x.
-  [[nodiscard]] plan::Problem problem(std::int64_t rows, std::int64_t m, bool tma) const;
+  /// The problem of a call; x_aligned: base and row stride of x are multiples of 16 bytes.
+  [[nodiscard]] plan::Problem problem(std::int64_t rows, std::int64_t m, bool x_aligned) const;
   [[nodiscard]] const plan::GpuFacts& gpu() const { return gpu_; }
 
  private:
@@ -34,9 +34,9 @@ class CudaBackend final : public Linear::Backend {
   Encoding encoding_;
   std::uint32_t row_tiles_;
   int k_tiles_;
-  float scale_;          // of the decoded weights
+  float scale_;  // of the decoded weights
   float inverse_scale_;
-  bool patchable_;       // every exception is a BF16 number in the scale of the decoded weights
+  bool patchable_;  // every exception is a BF16 number in the scale of the decoded weights
   bool nonfinite_;
   std::int64_t group_count_;
   DeviceMemory tiles_;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exceptions of a row tile on the tensor cores.
 //
-// An exception's slot in the tile decodes to the stand-in (BF16 0x3800). The main sum therefore holds
-// stand_in * x[k] in its place. A group of 16 exceptions is one more k16 step: column j of its A
-// fragment has a single nonzero, in the row of exception j, and row j of B is x at its k. Two
+// An exception's slot in the tile decodes to the stand-in (BF16 0x3800). The main sum therefore
+// holds stand_in * x[k] in its place. A group of 16 exceptions is one more k16 step: column j of
+// its A fragment has a single nonzero, in the row of exception j, and row j of B is x at its k. Two
 // accumulators come of it,
 //
 //   stand_ins = sum of stand_in * x[k]        true_weights = sum of w * x[k]
 //
 // and the result is (main - stand_ins) * scale + true_weights. The two are kept apart so that the
-// stand-in cancels exactly where it is all there is: a row of x with one nonzero entry gives back the
-// weight's bits, however small or large the weight is against the window.
+// stand-in cancels exactly where it is all there is: a row of x with one nonzero entry gives back
+// the weight's bits, however small or large the weight is against the window.
 #pragma once
 
 #include "cuda/ptx/mma.cuh"

@@ -17,11 +17,16 @@ const void* stream_kernel_t8(std::size_t index);
 /// The kernel of an entry of plan::stream_table.
 inline const void* stream_kernel_for(std::size_t index) {
   switch (plan::stream_table[index].token_tiles) {
-    case 1: return stream_kernel_t1(index);
-    case 2: return stream_kernel_t2(index);
-    case 4: return stream_kernel_t4(index);
-    case 8: return stream_kernel_t8(index);
-    default: return nullptr;
+    case 1:
+      return stream_kernel_t1(index);
+    case 2:
+      return stream_kernel_t2(index);
+    case 4:
+      return stream_kernel_t4(index);
+    case 8:
+      return stream_kernel_t8(index);
+    default:
+      return nullptr;
   }
 }
 
@@ -32,10 +37,14 @@ const void* tile_kernel_n256(std::size_t index);
 /// The kernel of an entry of plan::tile_table.
 inline const void* tile_kernel_for(std::size_t index) {
   switch (plan::tile_table[index].tokens) {
-    case 64: return tile_kernel_n64(index);
-    case 128: return tile_kernel_n128(index);
-    case 256: return tile_kernel_n256(index);
-    default: return nullptr;
+    case 64:
+      return tile_kernel_n64(index);
+    case 128:
+      return tile_kernel_n128(index);
+    case 256:
+      return tile_kernel_n256(index);
+    default:
+      return nullptr;
   }
 }
 

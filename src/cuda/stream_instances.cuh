@@ -26,7 +26,8 @@ const void* find_stream_instance(std::size_t index) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     const void* const kernels[] = {stream_instance<TokenTiles, I>()...};
     return kernels[index];
-  }(std::make_index_sequence<plan::stream_count>{});
+  }
+  (std::make_index_sequence<plan::stream_count>{});
 }
 
 }  // namespace slimgemm::cuda

@@ -2,9 +2,10 @@
 // The stream kernel: a linear layer for few tokens, bound by reading the packed weights.
 //
 //   HBM: packed tiles of 16 rows x 64 k            x (m x K)            exception groups
-//        |  cp.async, 16 bytes a lane                |  TMA box {64 k, tokens, k_warps}   |
+//        |  cp.async, 16 bytes a lane                |  TMA, or cp.async for few tokens   |
 //        v                                           v                                    v
-//   ring of `stages` tiles, private to a lane    ring of `x_slots` chunks           exception warps:
+//   ring of `stages` tiles, private to a lane    ring of `x_slots` chunks           exception
+//   warps:
 //        |  ld.shared, decode in registers           |  ldmatrix                    its own MMAs on
 //        v                                           v                              gathered x
 //   consumer warps (row_groups x k_warps): mma.sync m16n8k16, A = weights, B = x          |
@@ -14,10 +15,11 @@
 //        v                                                                                v
 //   out = (sum - stand_ins) * scale + true_weights, stored as BF16 or FP32
 //
-// Who waits where: a consumer lane copies and reads its own bytes of the weight ring, so wait_group is
-// the only synchronisation there. A chunk of x has a full barrier (TMA bytes) and an empty barrier (one
-// arrival a consumer warp); the producer warp refills a slot when all have left it. Two CTA barriers
-// end the loop: before the partial sums (only where they share memory with the rings) and after.
+// Who waits where: a consumer lane copies and reads its own bytes of the weight ring, so wait_group
+// is the only synchronisation there. A chunk of x has a full barrier (TMA bytes, or the lanes'
+// cp.async) and an empty barrier (all consumer threads); the producer warp refills a slot when all
+// have left it. Two CTA barriers end the loop: before the partial sums (only where they share
+// memory with the rings) and after.
 #pragma once
 
 #include "cuda/exceptions.cuh"
@@ -43,11 +45,11 @@ struct StreamBarriers {
 struct StreamShare {
   int k_tile_begin;
   int k_tile_end;
-  int chunks;              // of k_warps k tiles
-  int row_tile;            // first of the CTA, in the matrix
-  std::int64_t token;      // first of the CTA
-  int tokens;              // valid ones
-  std::uint32_t rank;      // in the cluster
+  int chunks;          // of k_warps k tiles
+  int row_tile;        // first of the CTA, in the matrix
+  std::int64_t token;  // first of the CTA
+  int tokens;          // valid ones
+  std::uint32_t rank;  // in the cluster
 };
 
 template <plan::StreamConfig C>
@@ -56,8 +58,7 @@ __device__ __forceinline__ StreamShare stream_share(const StreamArgs& args) {
   share.rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
   const int group = blockIdx.x / C.cluster;
   const int rank = static_cast<int>(share.rank);
-  share.k_tile_begin =
-      static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * rank / C.cluster);
+  share.k_tile_begin = static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * rank / C.cluster);
   share.k_tile_end =
       static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / C.cluster);
   share.chunks = (share.k_tile_end - share.k_tile_begin + C.k_warps - 1) / C.k_warps;
@@ -74,64 +75,73 @@ __device__ __forceinline__ int swizzled_offset(int line, int piece) {
   return line * 128 + ((piece ^ (line & 7)) << 4);
 }
 
-/// Copies chunk `chunk` of x without TMA: for x that is not aligned to 16 bytes, and for the last k
-/// tile if K is not a multiple of 64. The whole warp takes part; columns from K on are zero.
+/// Copies chunk `chunk` of x without TMA, by the whole warp; columns from K on become zero. Every
+/// lane arrives at `full` when its part is there.
 template <plan::StreamConfig C>
-__device__ void copy_x_chunk(const StreamArgs& args, const StreamShare& share, int chunk,
-                             unsigned char* slot, int lane) {
-  const bool vectors = args.x_row_stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0;
-  const int lines = C.k_warps * args.x_rows;
+__device__ __forceinline__ void copy_x_chunk(const StreamArgs& args, const StreamShare& share,
+                                             int chunk, std::uint32_t slot, std::uint32_t full,
+                                             int lane) {
+  const int pieces = C.k_warps * args.x_rows * 8;  // of 16 bytes
 #pragma unroll 1
-  for (int i = lane; i < lines * 8; i += 32) {
+  for (int i = lane; i < pieces; i += 32) {
     const int line = i / 8;
     const int piece = i % 8;
     const int token = line % args.x_rows;
     const std::int64_t k_tile = share.k_tile_begin + chunk * C.k_warps + line / args.x_rows;
     const std::int64_t k0 = k_tile * format::tile_k + piece * 8;
-    alignas(16) std::uint16_t values[8] = {};
-    if (token < share.tokens) {
-      const std::uint16_t* from = args.x + (share.token + token) * args.x_row_stride + k0;
-      if (vectors && k0 + 8 <= args.k) {
-        *reinterpret_cast<uint4*>(values) = __ldg(reinterpret_cast<const uint4*>(from));
-      } else {
+    const std::int64_t left = args.k - k0;
+    const int count = token < share.tokens && left > 0 ? static_cast<int>(left < 8 ? left : 8) : 0;
+    const std::uint16_t* from =
+        count > 0 ? args.x + (share.token + token) * args.x_row_stride + k0 : args.x;
+    const std::uint32_t to = slot + swizzled_offset(line, piece);
+    if (args.x_copy == XCopy::vectors) {
+      ptx::cp_async_16_zero_fill(to, from, 2 * count);
+    } else {
+      std::uint32_t words[4] = {};
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          if (k0 + j < args.k) values[j] = __ldg(from + j);
-        }
+      for (int j = 0; j < 8; ++j) {
+        if (j < count) words[j / 2] |= static_cast<std::uint32_t>(__ldg(from + j)) << 16 * (j % 2);
       }
+      ptx::store_shared_16(to, make_uint4(words[0], words[1], words[2], words[3]));
     }
-    *reinterpret_cast<uint4*>(slot + swizzled_offset(line, piece)) =
-        *reinterpret_cast<const uint4*>(values);
   }
+  if (args.x_copy == XCopy::vectors) {
+    ptx::cp_async_arrive(full);
+  } else {
+    ptx::mbarrier_arrive(full);
+  }
+}
+
+/// Arrivals that complete a full barrier of x.
+__device__ __forceinline__ int x_full_arrivals(const StreamArgs& args) {
+  return args.x_copy == XCopy::tma ? 1 : 32;
 }
 
 /// The producer warp: keeps the ring of x chunks full.
 template <plan::StreamConfig C>
-__device__ void produce_x(const StreamArgs& args, const StreamShare& share, unsigned char* ring,
-                          int slot_bytes, StreamBarriers<C>& barriers, int lane) {
-  const int full_k_tiles = args.k / format::tile_k;
-  const std::uint32_t chunk_bytes = C.k_warps * args.x_rows * 128;
+__device__ __forceinline__ void produce_x(const StreamArgs& args, const StreamShare& share,
+                                          std::uint32_t ring, int slot_bytes,
+                                          StreamBarriers<C>& barriers, int lane) {
+  int slot = 0;
+  std::uint32_t parity = 1;  // of the round before
   for (int chunk = 0; chunk < share.chunks; ++chunk) {
-    const int slot = chunk % C.x_slots;
-    const int round = chunk / C.x_slots;
-    unsigned char* to = ring + slot * slot_bytes;
+    const std::uint32_t to = ring + slot * slot_bytes;
     const std::uint32_t full = ptx::shared_address(&barriers.x_full[slot]);
-    if (round > 0) ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[slot]), (round - 1) & 1);
-    const int k_tile = share.k_tile_begin + chunk * C.k_warps;
-    const int last_k_tile = min(k_tile + C.k_warps, share.k_tile_end) - 1;
-    if (args.x_by_tma && last_k_tile < full_k_tiles) {
-      if (lane == 0) {
-        ptx::mbarrier_arrive_expect(full, chunk_bytes);
-        ptx::tma_load_3d(ptx::shared_address(to), &args.x_map, 0, static_cast<int>(share.token),
-                         k_tile, full);
-      }
-    } else {
-      copy_x_chunk<C>(args, share, chunk, to, lane);
-      ptx::fence_proxy_async();
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(full);
+    if (chunk >= C.x_slots) {
+      ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[slot]), parity);
+    }
+    if (args.x_copy != XCopy::tma) {
+      copy_x_chunk<C>(args, share, chunk, to, full, lane);
+    } else if (lane == 0) {
+      ptx::mbarrier_arrive_expect(full, C.k_warps * args.x_rows * 128);
+      ptx::tma_load_3d(to, &args.x_map, 0, static_cast<int>(share.token),
+                       share.k_tile_begin + chunk * C.k_warps, full);
     }
     __syncwarp();
+    if (++slot == C.x_slots) {
+      slot = 0;
+      parity ^= 1;
+    }
   }
 }
 
@@ -175,8 +185,8 @@ struct StreamConsumer {
   const StreamShare& share;
   const int lane;
   const int k_warp;
-  std::uint32_t ring;            // this lane's bytes of stage 0
-  std::uint32_t x_ring;          // shared address of slot 0
+  std::uint32_t ring;    // this lane's bytes of stage 0
+  std::uint32_t x_ring;  // shared address of slot 0
   int x_slot_bytes;
   const unsigned char* tiles[C.row_tiles];  // this lane's bytes of the warp's first k tile
   std::uint32_t x_line[C.token_tiles];      // offset of the ldmatrix row in a slot
@@ -230,9 +240,9 @@ struct StreamConsumer {
     ptx::cp_async_commit();
   }
 
-  /// sums += fragment * b for one row tile. The tensor core truncates when it adds to an accumulator;
-  /// FP32 layers keep their precision by starting every k16 block at zero, small terms first, and
-  /// adding it in plain FP32.
+  /// sums += fragment * b for one row tile. The tensor core truncates when it adds to an
+  /// accumulator; FP32 layers keep their precision by starting every k16 block at zero, small terms
+  /// first, and adding it in plain FP32.
   __device__ __forceinline__ void multiply_fragment(float (&to)[C.token_tiles][4],
                                                     const std::uint32_t (&a)[Tile::terms][4],
                                                     const std::uint32_t (&b)[C.token_tiles][4],
@@ -259,8 +269,8 @@ struct StreamConsumer {
     Tile tile[C.row_tiles];
 #pragma unroll
     for (int r = 0; r < C.row_tiles; ++r) tile[r].load(stage + r * tile_bytes);
-    // 32 k at a time: one ldmatrix a token tile, two fragments. The three terms of FP32 weights are
-    // long code, which a first run fetches from HBM: that loop stays rolled.
+      // 32 k at a time: one ldmatrix a token tile, two fragments. The three terms of FP32 weights
+      // are long code, which a first run fetches from HBM: that loop stays rolled.
 #pragma unroll(Tile::terms == 1 ? 2 : 1)
     for (int half = 0; half < 2; ++half) {
       std::uint32_t b[C.token_tiles][4];
@@ -289,8 +299,9 @@ struct StreamConsumer {
       ptx::cp_async_wait<C.stages - 1>();
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[slot]), parity);
       if (has_tile(step)) multiply(step, x_ring + slot * x_slot_bytes);
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&barriers.x_empty[slot]));
+      if (step + C.x_slots < share.chunks) {  // the slot will be filled again
+        ptx::mbarrier_arrive(ptx::shared_address(&barriers.x_empty[slot]));
+      }
       fetch(step + C.stages);
       if (++slot == C.x_slots) {
         slot = 0;
@@ -303,8 +314,8 @@ struct StreamConsumer {
   /// Writes the warp's partial sums, FP32 [k_warps][token][row].
   __device__ __forceinline__ void store_partials(float* partials, int warp) const {
     constexpr int stride = plan::partial_stride(C);
-    float* const mine = partials + k_warp * plan::cta_tokens(C) * stride +
-                        (warp / C.k_warps) * C.row_tiles * 16;
+    float* const mine =
+        partials + k_warp * plan::cta_tokens(C) * stride + (warp / C.k_warps) * C.row_tiles * 16;
 #pragma unroll
     for (int r = 0; r < C.row_tiles; ++r) {
 #pragma unroll
@@ -433,10 +444,10 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
 #pragma unroll
     for (int s = 0; s < C.stages; ++s) consumer.fetch(s);
   } else if (warp == consumers && lane == 0) {
-    if (args.x_by_tma) ptx::prefetch_tensor_map(&args.x_map);
+    if (args.x_copy == XCopy::tma) ptx::prefetch_tensor_map(&args.x_map);
     for (int s = 0; s < C.x_slots; ++s) {
-      ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[s]), 1);
-      ptx::mbarrier_init(ptx::shared_address(&barriers.x_empty[s]), consumers);
+      ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[s]), x_full_arrivals(args));
+      ptx::mbarrier_init(ptx::shared_address(&barriers.x_empty[s]), 32 * consumers);
     }
     ptx::fence_mbarrier_init();
   }
@@ -446,7 +457,8 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
   if (warp < consumers) {
     consumer.run(barriers);
   } else if (warp == consumers) {
-    produce_x<C>(args, share, smem + layout.x, layout.x_slot_bytes, barriers, lane);
+    produce_x<C>(args, share, ptx::shared_address(smem) + layout.x, layout.x_slot_bytes, barriers,
+                 lane);
   } else {
     compute_corrections<C>(args, share, corrections, warp - consumers - 1, lane);
   }

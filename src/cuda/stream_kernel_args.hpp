@@ -17,23 +17,30 @@ struct ExceptionView {
   std::uint32_t row_tiles;  // of the whole matrix
 };
 
+/// How a stream kernel's producer warp copies x to shared memory.
+enum class XCopy : int {
+  tma,       // one box a chunk: base and row stride multiples of 16 bytes, K a multiple of 64
+  vectors,   // cp.async of 16 bytes a lane: base and row stride multiples of 16 bytes
+  elements,  // any alignment
+};
+
 struct StreamArgs {
-  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, k_warps}; used if x_by_tma
+  CUtensorMap x_map;  // XCopy::tma: 3-D {64, m, K / 64}, box {64, x_rows, k_warps}
   const unsigned char* tiles;
   ExceptionView exceptions;
   const std::uint16_t* x;
   void* out;  // m x rows, BF16 or FP32
   std::int64_t x_row_stride;
   std::int64_t m;
-  std::int64_t rows;       // output features of this call
+  std::int64_t rows;  // output features of this call
   int k;
   int k_tiles;
-  int first_row_tile;      // of the matrix
-  int row_tiles;           // of this call
-  int x_rows;              // min(m, 8 * token_tiles)
-  float scale;             // of the decoded weights
-  bool x_by_tma;
-  bool nonfinite;          // raw32: some weight is Inf or NaN
+  int first_row_tile;  // of the matrix
+  int row_tiles;       // of this call
+  int x_rows;          // min(m, 8 * token_tiles)
+  float scale;         // of the decoded weights
+  XCopy x_copy;
+  bool nonfinite;  // raw32: some weight is Inf or NaN
 };
 
 }  // namespace slimgemm::cuda

@@ -8,9 +8,8 @@
 
 namespace slimgemm::cuda {
 
-/// Whether TMA can read x at all: base and row stride are multiples of 16 bytes and there is a whole
-/// k tile.
-bool tma_can_read(const std::uint16_t* x, std::int64_t row_stride, std::int64_t k);
+/// Whether the base and the row stride of x are multiples of 16 bytes, as TMA wants it.
+bool x_is_aligned(const std::uint16_t* x, std::int64_t row_stride);
 
 /// Describes x (m x k BF16, row_stride elements apart) as {64 columns, m rows, k / 64 k tiles} with
 /// boxes of {64, box_rows, box_k_tiles} and the 128-byte swizzle. Rows beyond m read as zero.

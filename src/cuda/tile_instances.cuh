@@ -25,7 +25,8 @@ const void* find_tile_instance(std::size_t index) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     const void* const kernels[] = {tile_instance<Tokens, I>()...};
     return kernels[index];
-  }(std::make_index_sequence<plan::tile_count>{});
+  }
+  (std::make_index_sequence<plan::tile_count>{});
 }
 
 }  // namespace slimgemm::cuda

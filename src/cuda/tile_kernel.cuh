@@ -15,14 +15,15 @@
 //     v
 //   scale, stmatrix to a staging tile [token][feature], 16-byte stores
 //
-// Roles: warpgroups 0 .. n-1 consume; the last one's warp 0 copies weights, its warp 1 x. Every ring
-// slot has a full barrier (bytes) and an empty barrier (one arrival a consumer warp). A warpgroup
-// decodes k tile i + 1 while the tensor cores work on k tile i: two sets of fragments, at most one
-// group of wgmma in flight when the older set is overwritten.
+// Roles: warpgroups 0 .. n-1 consume; the last one's warp 0 copies weights, its warp 1 x. Every
+// ring slot has a full barrier (bytes) and an empty barrier (one arrival a consumer warp). A
+// warpgroup decodes k tile i + 1 while the tensor cores work on k tile i: two sets of fragments, at
+// most one group of wgmma in flight when the older set is overwritten.
 //
-// Exceptions: an exception's slot decodes to a stand-in; the warp that owns its row overwrites it in
-// the fragment with the true weight, scaled like its neighbours. The scaled weight is a BF16 number
-// for every weight but far outliers; the plan sends matrices that have such to the stream kernel.
+// Exceptions: an exception's slot decodes to a stand-in; the warp that owns its row overwrites it
+// in the fragment with the true weight, scaled like its neighbours. The scaled weight is a BF16
+// number for every weight but far outliers; the plan sends matrices that have such to the stream
+// kernel.
 #pragma once
 
 #include "cuda/ptx/barrier.cuh"
@@ -69,7 +70,8 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
   const int k_tile_end =
       static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / C.cluster);
   share.k_tiles = k_tile_end - share.k_tile_begin;
-  share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.x) / C.cluster * C.row_blocks * 4;
+  share.row_tile =
+      args.first_row_tile + static_cast<int>(blockIdx.x) / C.cluster * C.row_blocks * 4;
   share.last_row_tile = args.first_row_tile + args.row_tiles - 1;
   share.token = static_cast<std::int64_t>(blockIdx.y) * C.tokens;
   return share;
@@ -127,14 +129,14 @@ __device__ void produce_x(const TileArgs& args, const TileShare& share, std::uin
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[at.slot]), at.parity ^ 1);
     }
     ptx::mbarrier_arrive_expect(full, C.tokens * 128);
-    ptx::tma_load_3d(ring + at.slot * C.tokens * 128, &args.x_map, 0,
-                     static_cast<int>(share.token), share.k_tile_begin + i, full);
+    ptx::tma_load_3d(ring + at.slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(share.token),
+                     share.k_tile_begin + i, full);
     at.advance(1);
   }
 }
 
-/// The exceptions of one row tile, read by one warp in order of k: 32 entries at a time, one a lane,
-/// the next 32 already on their way.
+/// The exceptions of one row tile, read by one warp in order of k: 32 entries at a time, one a
+/// lane, the next 32 already on their way.
 struct ExceptionStream {
   const ExceptionView& view;
   std::uint32_t row_tile;
@@ -143,7 +145,7 @@ struct ExceptionStream {
   std::uint32_t next_group;  // not yet loaded
   uint2 entries;             // this lane's entry: k, row << 16 | bits
   uint2 upcoming;
-  int last_k_tile;           // of the loaded entries; none from here on: INT_MAX
+  int last_k_tile;  // of the loaded entries; none from here on: INT_MAX
 
   __device__ __forceinline__ uint2 load(std::uint32_t first_group, int lane) const {
     const std::uint32_t group = first_group + lane / 16;
@@ -172,8 +174,8 @@ struct ExceptionStream {
   __device__ __forceinline__ void patch(std::uint32_t (&fragments)[16], int k_tile,
                                         float inverse_scale, int lane) {
     while (true) {
-      unsigned here = __ballot_sync(0xFFFFFFFFu,
-                                    entries.x / format::tile_k == static_cast<unsigned>(k_tile));
+      unsigned here =
+          __ballot_sync(0xFFFFFFFFu, entries.x / format::tile_k == static_cast<unsigned>(k_tile));
       while (here != 0) {
         const int source = __ffs(static_cast<int>(here)) - 1;
         here &= here - 1;
@@ -213,7 +215,8 @@ struct NoExceptions {
 /// One consumer warpgroup's main loop.
 template <plan::TileConfig C>
 struct TileConsumer {
-  using Exceptions = std::conditional_t<C.encoding == Encoding::split12, ExceptionStream, NoExceptions>;
+  using Exceptions =
+      std::conditional_t<C.encoding == Encoding::split12, ExceptionStream, NoExceptions>;
   static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
 
   const TileArgs& args;
@@ -244,8 +247,8 @@ struct TileConsumer {
         w_at{k_group} {
     constexpr plan::TileLayout layout = plan::tile_layout(C);
     x_ring = smem + layout.x;
-    w_ring = smem + layout.w + (warpgroup % C.row_blocks * 4 + warp_in_group) * tile_bytes +
-             lane * 16;
+    w_ring =
+        smem + layout.w + (warpgroup % C.row_blocks * 4 + warp_in_group) * tile_bytes + lane * 16;
   }
 
   /// Waits for a k tile of weights, decodes it, patches its exceptions and frees its slot.
@@ -330,7 +333,8 @@ struct TileEpilogue {
   __device__ __forceinline__ static std::uint32_t exchange_offset(int owner_warpgroup, int source,
                                                                   int owner) {
     const int index = source < owner ? source : source - 1;  // an owner sends itself nothing
-    return plan::tile_layout(C).exchange + (owner_warpgroup * (partners - 1) + index) * source_bytes;
+    return plan::tile_layout(C).exchange +
+           (owner_warpgroup * (partners - 1) + index) * source_bytes;
   }
 
   /// Sends partner P the units that it owns.
@@ -348,8 +352,7 @@ struct TileEpilogue {
     const std::uint32_t remote_barrier = remote ? ptx::map_to_rank(barrier, rank) : 0;
 #pragma unroll
     for (int u = begin; u < end; ++u) {
-      const float4 v =
-          make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]);
+      const float4 v = make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]);
       if (remote) {
         ptx::store_async_16(to + (u - begin) * unit_bytes, v, remote_barrier);
       } else {
@@ -377,9 +380,9 @@ struct TileEpilogue {
       if (p == Owner) {
         part = make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]);
       } else {
-        const uint4 bits = ptx::load_shared_16(
-            smem + exchange_offset(warpgroup, p, Owner) +
-            (u - plan::first_unit(C, Owner)) * unit_bytes + static_cast<std::uint32_t>(thread) * 16);
+        const uint4 bits = ptx::load_shared_16(smem + exchange_offset(warpgroup, p, Owner) +
+                                               (u - plan::first_unit(C, Owner)) * unit_bytes +
+                                               static_cast<std::uint32_t>(thread) * 16);
         part = make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y),
                            __uint_as_float(bits.z), __uint_as_float(bits.w));
       }
@@ -427,19 +430,18 @@ struct TileEpilogue {
   __device__ __forceinline__ void store_staged(std::uint32_t staging, int first_token,
                                                int count) const {
     auto* const out = static_cast<__nv_bfloat16*>(args.out);
-    const std::int64_t feature =
-        static_cast<std::int64_t>(share.row_tile - args.first_row_tile + warpgroup % C.row_blocks * 4) *
-            16 +
-        thread % 8 * 8;
+    const std::int64_t feature = static_cast<std::int64_t>(share.row_tile - args.first_row_tile +
+                                                           warpgroup % C.row_blocks * 4) *
+                                     16 +
+                                 thread % 8 * 8;
     const std::int64_t features_left = args.rows - feature;
     if (features_left <= 0) return;
-    const bool vectors = features_left >= 8 && args.rows % 8 == 0 &&
-                         reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+    const bool vectors =
+        features_left >= 8 && args.rows % 8 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
     for (int t = thread / 8; t < count; t += 16) {
       const std::int64_t token = share.token + first_token + t;
       if (token >= args.m) break;
-      const uint4 v =
-          ptx::load_shared_16(staging + t * plan::staging_row_bytes + thread % 8 * 16);
+      const uint4 v = ptx::load_shared_16(staging + t * plan::staging_row_bytes + thread % 8 * 16);
       __nv_bfloat16* const to = out + token * args.rows + feature;
       if (vectors) {
         *reinterpret_cast<uint4*>(to) = v;
@@ -481,7 +483,8 @@ __device__ __forceinline__ void init_barriers(TileBarriers<C>& barriers, std::ui
     ptx::mbarrier_init(ptx::shared_address(&barriers.w_full[s]), 1);
     ptx::mbarrier_init(ptx::shared_address(&barriers.w_empty[s]), 4 * C.row_blocks);
   }
-  // What a warpgroup receives: an arrival a thread of the CTA's other k groups, bytes from other CTAs.
+  // What a warpgroup receives: an arrival a thread of the CTA's other k groups, bytes from other
+  // CTAs.
   constexpr int arrivals = 128 * (C.k_groups - 1) + (C.cluster > 1 ? 1 : 0);
   if constexpr (arrivals > 0) {
     for (int w = 0; w < plan::warpgroups(C); ++w) {

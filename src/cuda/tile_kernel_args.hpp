@@ -12,7 +12,7 @@ struct TileArgs {
   ExceptionView exceptions;
   void* out;  // m x rows, BF16
   std::int64_t m;
-  std::int64_t rows;    // output features of this call
+  std::int64_t rows;  // output features of this call
   int k_tiles;
   int first_row_tile;   // of the matrix
   int row_tiles;        // of this call

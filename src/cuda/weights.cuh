@@ -58,9 +58,9 @@ __device__ __forceinline__ std::uint32_t split_bf16_pair_nonfinite(float& v0, fl
   return __byte_perm(bits0, bits1, 0x7632);
 }
 
-/// A lane's part of one tile in shared memory, `address` its 16 bytes of plane 0. load() fetches what
-/// is kept in registers; fragment() gives the A fragments of k16 block f, whose sum is the weight:
-/// one for BF16, three for FP32 (three BF16 terms hold the 24 bits of its mantissa).
+/// A lane's part of one tile in shared memory, `address` its 16 bytes of plane 0. load() fetches
+/// what is kept in registers; fragment() gives the A fragments of k16 block f, whose sum is the
+/// weight: one for BF16, three for FP32 (three BF16 terms hold the 24 bits of its mantissa).
 template <Encoding E>
 struct LaneTile;
 

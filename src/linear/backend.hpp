@@ -9,8 +9,8 @@
 
 namespace slimgemm {
 
-/// One call, arguments already checked by Linear: m >= 1, 0 <= row_begin < row_end <= N, row_begin a
-/// multiple of 16, x_row_stride >= K.
+/// One call, arguments already checked by Linear: m >= 1, 0 <= row_begin < row_end <= N, row_begin
+/// a multiple of 16, x_row_stride >= K.
 struct RunArgs {
   const std::uint16_t* x = nullptr;
   std::int64_t m = 0;

@@ -126,10 +126,9 @@ slimgemm_status slimgemm_linear_create(const slimgemm_packed* packed, slimgemm_d
                                        int cuda_device, slimgemm_linear** linear) {
   return guarded([&] {
     required(linear, "linear") = nullptr;
-    *linear = new slimgemm_linear{
-        slimgemm::Linear(required(packed, "packed").matrix,
-                         {.device = static_cast<slimgemm::Device>(device),
-                          .cuda_device = cuda_device})};
+    *linear = new slimgemm_linear{slimgemm::Linear(
+        required(packed, "packed").matrix,
+        {.device = static_cast<slimgemm::Device>(device), .cuda_device = cuda_device})};
   });
 }
 

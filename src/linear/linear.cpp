@@ -17,8 +17,10 @@ namespace {
 std::shared_ptr<const Linear::Backend> make_backend(const PackedMatrix& weights,
                                                     const LinearOptions& options) {
   switch (options.device) {
-    case Device::cpu: return make_cpu_backend(weights, options);
-    case Device::cuda: return make_cuda_backend(weights, options);
+    case Device::cpu:
+      return make_cpu_backend(weights, options);
+    case Device::cuda:
+      return make_cuda_backend(weights, options);
   }
   refuse("device is " + std::to_string(static_cast<std::uint32_t>(options.device)) +
          ": it must be Device::cpu (1) or Device::cuda (2)");
@@ -67,7 +69,8 @@ void Linear::run(const std::uint16_t* x, std::int64_t m, void* out, void* stream
   if (reinterpret_cast<std::uintptr_t>(x) % 2 != 0) {
     refuse("x is not aligned to 2 bytes");
   }
-  if (reinterpret_cast<std::uintptr_t>(out) % static_cast<std::uintptr_t>(size_bytes(out_dtype()))) {
+  if (reinterpret_cast<std::uintptr_t>(out) %
+      static_cast<std::uintptr_t>(size_bytes(out_dtype()))) {
     refuse("out is not aligned to " + std::to_string(size_bytes(out_dtype())) + " bytes");
   }
   backend_->run({.x = x,

@@ -74,8 +74,7 @@ double estimate_stream_us(const StreamConfig& c, const Problem& problem, const G
   const double sm_us = std::max({loads_us, ingress_us, math_us});
   // Start, reduction over the warps, cluster exchange, further waves.
   const double fixed_us = 1.2 + 0.05 * consumer_warps(c) + 0.2 * c.token_tiles +
-                          (c.cluster > 1 ? 0.7 : 0.0) +
-                          0.5 * static_cast<double>(o.waves - 1);
+                          (c.cluster > 1 ? 0.7 : 0.0) + 0.5 * static_cast<double>(o.waves - 1);
   return both(sm_us, weight_read_us(problem, c.encoding)) + fixed_us;
 }
 
@@ -106,8 +105,8 @@ Occupancy occupancy(const Instance& instance, const Problem& problem, const GpuF
   o.ctas = o.groups * cta.cluster * o.token_blocks;
   o.ctas_per_sm =
       std::min<std::int64_t>(cta.min_ctas, gpu.smem_per_sm_bytes / (cta.smem_bytes + 1024));
-  // A cluster lies in one GPC: with one CTA an SM, clusters of 3 reach 117 of 132 SMs, clusters of 8
-  // 120 (measured).
+  // A cluster lies in one GPC: with one CTA an SM, clusters of 3 reach 117 of 132 SMs, clusters of
+  // 8 120 (measured).
   const std::int64_t reach = cta.cluster <= 2   ? gpu.sm_count
                              : cta.cluster == 3 ? gpu.sm_count * 117 / 132
                                                 : gpu.sm_count * 120 / 132;

@@ -9,11 +9,11 @@
 namespace slimgemm::plan {
 
 struct Occupancy {
-  std::int64_t groups;        ///< CTAs (or clusters) along the output features
+  std::int64_t groups;  ///< CTAs (or clusters) along the output features
   std::int64_t token_blocks;
   std::int64_t ctas;
   std::int64_t ctas_per_sm;
-  std::int64_t resident;      ///< CTAs that run at the same time
+  std::int64_t resident;  ///< CTAs that run at the same time
   std::int64_t waves;
 };
 

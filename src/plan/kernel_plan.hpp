@@ -45,8 +45,8 @@ struct Instance {
 std::vector<Instance> instances_of(Encoding encoding);
 
 /// Every parameter of an instance: "stream/split12/t1_r1x1_k8_s4_x4_c1" (token tiles, row tiles x
-/// row groups, k warps, stages, x slots, cluster) or "tile/split12/n128_b1_g2_x8_w8_c1" (tokens, row
-/// blocks, k groups, x stages, w stages, cluster).
+/// row groups, k warps, stages, x slots, cluster) or "tile/split12/n128_b1_g2_x8_w8_c1" (tokens,
+/// row blocks, k groups, x stages, w stages, cluster).
 std::string instance_name(const Instance& instance);
 
 /// How an instance serves a problem.
@@ -57,7 +57,8 @@ struct KernelPlan {
   int threads = 0;
   int cluster = 1;
   int smem_bytes = 0;
-  int x_rows = 0;  ///< rows of x in a TMA box
+  int x_rows = 0;        ///< rows of x in a TMA box
+  bool x_by_tma = true;  ///< stream kernels: TMA where x allows it, else (few tokens) cp.async
   double estimated_us = 0;
   std::string reason;
 };
@@ -65,8 +66,8 @@ struct KernelPlan {
 /// Estimated time in microseconds; infinity if the instance can't serve the problem.
 double estimate_us(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
-/// The plan with a given instance. Errors: unsupported if it can't serve the problem, or if the grid
-/// would be too large.
+/// The plan with a given instance. Errors: unsupported if it can't serve the problem, or if the
+/// grid would be too large.
 KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
 /// The plan with the lowest estimate. Errors: unsupported if no instance serves the problem.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed list of GPU kernel instances. The plan chooses from it, src/cuda/instances compiles it.
-// Pure host C++: no CUDA headers, so that planning is tested without a GPU.
+// The closed list of GPU kernel instances. The plan chooses from it, src/cuda/instances compiles
+// it. Pure host C++: no CUDA headers, so that planning is tested without a GPU.
 #pragma once
 
 #include <slimgemm/types.hpp>
@@ -16,8 +16,8 @@ namespace slimgemm::plan {
 /// Shape of one stream kernel instance (src/cuda/stream_kernel.cuh), its only template parameter.
 ///
 /// A CTA computes row_groups * row_tiles * 16 output features for up to 8 * token_tiles tokens. Its
-/// row_groups * k_warps consumer warps each own row_tiles row tiles and every k_warps-th k tile; one
-/// more warp copies x, and for split12 up to four more compute the exceptions.
+/// row_groups * k_warps consumer warps each own row_tiles row tiles and every k_warps-th k tile;
+/// one more warp copies x, and for split12 up to four more compute the exceptions.
 struct StreamConfig {
   Encoding encoding;
   int token_tiles;  ///< n8 tiles: 8 * token_tiles tokens a CTA
@@ -34,9 +34,12 @@ struct StreamConfig {
 
 constexpr int tile_bytes(Encoding encoding) {
   switch (encoding) {
-    case Encoding::split12: return format::split12_tile_bytes;
-    case Encoding::raw16: return format::raw16_tile_bytes;
-    case Encoding::raw32: return format::raw32_tile_bytes;
+    case Encoding::split12:
+      return format::split12_tile_bytes;
+    case Encoding::raw16:
+      return format::raw16_tile_bytes;
+    case Encoding::raw32:
+      return format::raw32_tile_bytes;
   }
   return 0;
 }
@@ -45,8 +48,8 @@ constexpr int cta_row_tiles(const StreamConfig& c) { return c.row_groups * c.row
 constexpr int cta_tokens(const StreamConfig& c) { return 8 * c.token_tiles; }
 constexpr int consumer_warps(const StreamConfig& c) { return c.row_groups * c.k_warps; }
 constexpr bool has_exceptions(const StreamConfig& c) { return c.encoding == Encoding::split12; }
-/// Warps that work on the exceptions: one a row tile, at most four (with 64 tokens one, which leaves
-/// the others more registers).
+/// Warps that work on the exceptions: one a row tile, at most four (with 64 tokens one, which
+/// leaves the others more registers).
 constexpr int exception_warps(const StreamConfig& c) {
   if (!has_exceptions(c)) return 0;
   const int most = c.token_tiles < 8 ? 4 : 1;
@@ -105,8 +108,8 @@ struct StreamLayout {
 
 inline constexpr int smem_limit_bytes = 227 * 1024;  // dynamic shared memory of a CTA on Hopper
 
-/// Floats from one token to the next in partial sums: 16-row tiles plus 4, which keeps the stores of
-/// MMA fragments free of bank conflicts.
+/// Floats from one token to the next in partial sums: 16-row tiles plus 4, which keeps the stores
+/// of MMA fragments free of bank conflicts.
 constexpr int partial_stride(const StreamConfig& c) { return cta_row_tiles(c) * 16 + 4; }
 
 /// x_rows: tokens of x kept a k tile, min(m, 8 * token_tiles).
@@ -155,9 +158,9 @@ static_assert(all_valid(), "an instance of stream_table breaks a limit of the ke
 
 /// Shape of one tile kernel instance (src/cuda/tile_kernel.cuh), its only template parameter.
 ///
-/// A CTA computes row_blocks * 64 output features for `tokens` tokens. Each block of 64 features has
-/// k_groups warpgroups that take the k tiles in turn; `cluster` CTAs split k between them. One more
-/// warpgroup copies weights and x.
+/// A CTA computes row_blocks * 64 output features for `tokens` tokens. Each block of 64 features
+/// has k_groups warpgroups that take the k tiles in turn; `cluster` CTAs split k between them. One
+/// more warpgroup copies weights and x.
 struct TileConfig {
   Encoding encoding;
   int tokens;      ///< wgmma's n: 64, 128 or 256
@@ -172,13 +175,13 @@ struct TileConfig {
 
 inline constexpr TileConfig tile_table[] = {
     // encoding, tokens, row_blocks, k_groups, x_stages, w_stages, cluster
-    {Encoding::split12, 64, 1, 2, 10, 8, 1},  {Encoding::split12, 64, 1, 2, 10, 8, 2},
-    {Encoding::split12, 64, 1, 2, 10, 8, 3},  {Encoding::split12, 128, 1, 2, 8, 8, 1},
-    {Encoding::split12, 128, 1, 2, 6, 8, 2},  {Encoding::split12, 128, 1, 2, 6, 8, 3},
-    {Encoding::split12, 128, 2, 1, 6, 6, 1},  {Encoding::split12, 128, 2, 1, 6, 6, 2},
-    {Encoding::split12, 128, 2, 1, 6, 5, 3},  {Encoding::split12, 256, 1, 1, 4, 6, 1},
-    {Encoding::raw16, 64, 1, 2, 10, 8, 1},    {Encoding::raw16, 64, 1, 2, 10, 8, 2},
-    {Encoding::raw16, 128, 1, 2, 8, 6, 1},    {Encoding::raw16, 128, 2, 1, 6, 5, 1},
+    {Encoding::split12, 64, 1, 2, 10, 8, 1}, {Encoding::split12, 64, 1, 2, 10, 8, 2},
+    {Encoding::split12, 64, 1, 2, 10, 8, 3}, {Encoding::split12, 128, 1, 2, 8, 8, 1},
+    {Encoding::split12, 128, 1, 2, 6, 8, 2}, {Encoding::split12, 128, 1, 2, 6, 8, 3},
+    {Encoding::split12, 128, 2, 1, 6, 6, 1}, {Encoding::split12, 128, 2, 1, 6, 6, 2},
+    {Encoding::split12, 128, 2, 1, 6, 5, 3}, {Encoding::split12, 256, 1, 1, 4, 6, 1},
+    {Encoding::raw16, 64, 1, 2, 10, 8, 1},   {Encoding::raw16, 64, 1, 2, 10, 8, 2},
+    {Encoding::raw16, 128, 1, 2, 8, 6, 1},   {Encoding::raw16, 128, 2, 1, 6, 5, 1},
     {Encoding::raw16, 128, 2, 1, 6, 4, 2},
 };
 inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table[0]);
@@ -211,8 +214,7 @@ constexpr TileLayout tile_layout(const TileConfig& c) {
   TileLayout layout{};
   layout.w = c.x_stages * c.tokens * 128;
   layout.exchange = layout.w + c.w_stages * c.row_blocks * 4 * tile_bytes(c.encoding);
-  layout.staging =
-      layout.exchange + warpgroups(c) * (partners(c) - 1) * max_units(c) * 128 * 16;
+  layout.staging = layout.exchange + warpgroups(c) * (partners(c) - 1) * max_units(c) * 128 * 16;
   layout.barriers = layout.staging + warpgroups(c) * max_units(c) * 8 * staging_row_bytes;
   layout.total = layout.barriers + 8 * (2 * c.x_stages + 2 * c.w_stages + warpgroups(c));
   return layout;

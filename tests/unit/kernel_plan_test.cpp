@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/cost_model.hpp"
 #include "plan/kernel_plan.hpp"
+#include "plan/cost_model.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -33,8 +33,8 @@ TEST(KernelPlan, ServesEveryShapeInEveryEncoding) {
     for (const std::int64_t n : {1, 16, 255, 2304, 151936}) {
       for (const std::int64_t k : {1, 64, 100, 1024, 8192, 28672}) {
         for (const std::int64_t m : {1, 2, 9, 33, 65, 300, 8192}) {
-          const Problem problem{.rows = n, .k = k, .m = m, .encoding = e,
-                                .tile_kernels_allowed = k % 64 == 0};
+          const Problem problem{
+              .rows = n, .k = k, .m = m, .encoding = e, .tile_kernels_allowed = k % 64 == 0};
           const KernelPlan plan = plan_kernel(problem, h200);
           EXPECT_GT(plan.grid_x, 0);
           EXPECT_LE(plan.smem_bytes, smem_limit_bytes);
@@ -57,8 +57,7 @@ TEST(KernelPlan, TileKernelsOnlyWhereTheyAreAllowed) {
 
 TEST(KernelPlan, FewTokensStream) {
   for (const std::int64_t m : {1, 8, 16}) {
-    EXPECT_EQ(plan_kernel({.rows = 8192, .k = 4096, .m = m}, h200).instance.family,
-              Family::stream);
+    EXPECT_EQ(plan_kernel({.rows = 8192, .k = 4096, .m = m}, h200).instance.family, Family::stream);
   }
 }
 

@@ -229,6 +229,16 @@ TEST_P(KernelInstance, ServesEveryTokenCountUpToATileAboveItsEdge) {
   }
 }
 
+// Small enough for a run under compute-sanitizer's slower tools.
+TEST_P(KernelInstance, ServesASmallShape) {
+  const Facts facts = facts_of(GetParam());
+  const std::int64_t k = 64 * (facts.cluster + 9);
+  const Layer layer = make_layer(facts.encoding, 50, k, 0.005, 6);
+  const CudaBackend backend(layer.packed, 0);
+  run_case(backend, layer, facts.tokens - 1, 0, layer.n, k, 0);
+  if (!facts.tile) run_case(backend, layer, 3, 0, layer.n, k + 1, 0);
+}
+
 TEST_P(KernelInstance, ServesShapesThatDivideNothing) {
   const Facts facts = facts_of(GetParam());
   const std::int64_t least_k = 64 * (facts.cluster - 1) + 1;
@@ -297,9 +307,9 @@ TEST_F(LinearGpu, GivesBackEveryBitPattern) {
     const Linear linear(packed, {.device = Device::cuda});
     std::vector<std::uint16_t> x(static_cast<std::size_t>(k * k), 0);  // x = identity
     for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(i * k + i)] = 0x3F80;
-    const auto got = run_guarded(
-        [&](const std::uint16_t* x_device, void* out) { linear.run(x_device, k, out); }, x, 0, k,
-        n, DType::bf16);
+    const auto got =
+        run_guarded([&](const std::uint16_t* x_device, void* out) { linear.run(x_device, k, out); },
+                    x, 0, k, n, DType::bf16);
     int wrong = 0;
     for (std::int64_t j = 0; j < n && wrong < 10; ++j) {
       // A row with Inf or NaN gives NaN for every other probe (0 * Inf), as a dense product does.
@@ -329,9 +339,9 @@ TEST_F(LinearGpu, InfAndNanWeightsActAsInADenseProduct) {
   w[static_cast<std::size_t>(3 * k + 9)] = 0x7FA1;   // row 3: NaN
   const Linear linear(pack(std::span<const std::uint16_t>(w), n, k), {.device = Device::cuda});
   const std::vector<std::uint16_t> x(static_cast<std::size_t>(k), 0x3F80);
-  const auto got = run_guarded(
-      [&](const std::uint16_t* x_device, void* out) { linear.run(x_device, 1, out); }, x, 0, 1, n,
-      DType::bf16);
+  const auto got =
+      run_guarded([&](const std::uint16_t* x_device, void* out) { linear.run(x_device, 1, out); },
+                  x, 0, 1, n, DType::bf16);
   EXPECT_EQ(got[0], 128 * to_float(0x3C00));
   EXPECT_EQ(got[1], INFINITY);
   EXPECT_EQ(got[2], -INFINITY);

@@ -101,7 +101,8 @@ TEST_F(LinearTest, RowSlicesShareTheWeights) {
 
 TEST_F(LinearTest, RefusesBadSlicesByName) {
   const auto slice = [&](std::int64_t begin, std::int64_t end) {
-    return error_of(ErrorCode::invalid_argument, [&] { static_cast<void>(linear.rows(begin, end)); });
+    return error_of(ErrorCode::invalid_argument,
+                    [&] { static_cast<void>(linear.rows(begin, end)); });
   };
   expect_mentions(slice(8, 24), "8");
   expect_mentions(slice(0, 41), "[0, 41)");
@@ -111,8 +112,7 @@ TEST_F(LinearTest, RefusesBadSlicesByName) {
 
 TEST_F(LinearTest, RefusesBadCallsByName) {
   const auto run = [&](const std::uint16_t* from, std::int64_t m, void* to, std::int64_t stride) {
-    return error_of(ErrorCode::invalid_argument,
-                    [&] { linear.run(from, m, to, nullptr, stride); });
+    return error_of(ErrorCode::invalid_argument, [&] { linear.run(from, m, to, nullptr, stride); });
   };
   expect_mentions(run(x.data(), -1, out.data(), 0), "m is -1");
   expect_mentions(run(x.data(), std::int64_t{1} << 31, out.data(), 0), "2147483648");

@@ -100,7 +100,8 @@ int run_plan(PlanOptions options) {
 void add_plan(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("plan", "Say which GPU kernel serves a layer, and why");
   auto options = std::make_shared<PlanOptions>();
-  command->add_option("--layer", options->layer, "One of the judge's layers, instead of --n and --k");
+  command->add_option("--layer", options->layer,
+                      "One of the judge's layers, instead of --n and --k");
   command->add_option("--n", options->n, "Output features");
   command->add_option("--k", options->k, "Input features");
   command->add_option("--m", options->m, "Token counts, separated by commas")->delimiter(',');

@@ -12,6 +12,18 @@ namespace slimgemm::cuda::ptx {
 __device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
+/// The same, of which only the first `bytes` (0 to 16) are read; the rest becomes zero.
+__device__ __forceinline__ void cp_async_16_zero_fill(std::uint32_t shared, const void* global,
+                                                      int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
+/// Arrives at an mbarrier once all cp.async of this thread so far are complete; the arrival is one
+/// of those that the barrier was initialised to expect.
+__device__ __forceinline__ void cp_async_arrive(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -70,8 +82,9 @@ __device__ __forceinline__ void store_cluster_8(std::uint32_t address, float2 v)
 __device__ __forceinline__ void store_async_16(std::uint32_t address, float4 v,
                                                std::uint32_t barrier) {
   asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
-      ::"r"(address), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(address),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
       : "memory");
 }
 

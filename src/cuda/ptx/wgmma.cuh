@@ -29,16 +29,17 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor(std::uint32_t shared) 
 }
 
 /// d += a * b, m64nNk16, BF16 operands, FP32 accumulators. Warp w of the warpgroup owns rows 16w ..
-/// 16w + 15: its a and its d have the layout of mma_m16n8k16, d[4 * j ..] being columns 8j .. 8j + 7.
+/// 16w + 15: its a and its d have the layout of mma_m16n8k16, d[4 * j ..] being columns 8j .. 8j
+/// + 7.
 template <int N>
 struct Wgmma;
 
 // One operand of the lists below stands for eight accumulators.
-#define SLIMGEMM_ACCUMULATORS_8(d, i)                                                        \
+#define SLIMGEMM_ACCUMULATORS_8(d, i)                                                         \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
-#define SLIMGEMM_ACCUMULATORS_32(d, i)                                    \
-  SLIMGEMM_ACCUMULATORS_8(d, i), SLIMGEMM_ACCUMULATORS_8(d, i + 8),       \
+#define SLIMGEMM_ACCUMULATORS_32(d, i)                              \
+  SLIMGEMM_ACCUMULATORS_8(d, i), SLIMGEMM_ACCUMULATORS_8(d, i + 8), \
       SLIMGEMM_ACCUMULATORS_8(d, i + 16), SLIMGEMM_ACCUMULATORS_8(d, i + 24)
 
 template <>
@@ -86,8 +87,10 @@ struct Wgmma<256> {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "
+        "%111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "
+        "%127"
         "}, {%128, %129, %130, %131}, %132, add, 1, 1, 0; }"
         : SLIMGEMM_ACCUMULATORS_32(d, 0), SLIMGEMM_ACCUMULATORS_32(d, 32),
           SLIMGEMM_ACCUMULATORS_32(d, 64), SLIMGEMM_ACCUMULATORS_32(d, 96)
