@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 namespace slimgemm::judge {
@@ -40,7 +41,9 @@ class Table {
 
 std::string us(double value) { return fmt::format("{:.2f}", value); }
 std::string us(const std::optional<double>& value) { return value ? us(*value) : ""; }
-std::string percent(double share) { return fmt::format("{:.3g}%", share * 100); }
+std::string percent(double share) {
+  return std::isfinite(share) ? fmt::format("{:.3g}%", share * 100) : "-";
+}
 
 std::string interval(const std::optional<Interval>& ratio) {
   if (!ratio) return "";
@@ -58,7 +61,9 @@ std::string case_verdict(const CaseResult& c) {
 }
 
 std::string shapes_table(const RunResult& result, bool is_cuda) {
-  std::vector<std::string> head{"layer", "m", "ours us", "baseline us", "ratio [95 %]"};
+  const bool compared = !result.baseline.empty();
+  std::vector<std::string> head{"layer", "m", "ours us"};
+  if (compared) head.insert(head.end(), {"baseline us", "ratio [95 %]"});
   if (is_cuda) head.emplace_back("floor us");
   for (const char* title : {"ceiling us", "of ceiling", "L2 error", "worst row", "probe", ""}) {
     head.emplace_back(title);
@@ -69,8 +74,11 @@ std::string shapes_table(const RunResult& result, bool is_cuda) {
       return time ? us(time->median) : std::string();
     };
     std::vector<std::string> row{std::string(c.shape.name), std::to_string(c.shape.m),
-                                 median(c.contender.time),
-                                 c.baseline ? median(c.baseline->time) : "", interval(c.speedup)};
+                                 median(c.contender.time)};
+    if (compared) {
+      row.push_back(c.baseline ? median(c.baseline->time) : "");
+      row.push_back(interval(c.speedup));
+    }
     if (is_cuda) row.push_back(c.shape.scored ? us(c.floor_us) : "");
     row.push_back(us(c.ceiling_us));
     row.push_back(ceiling_share(c));
@@ -84,14 +92,18 @@ std::string shapes_table(const RunResult& result, bool is_cuda) {
 }
 
 std::string loads_table(const RunResult& result, bool is_cuda) {
-  std::vector<std::string> head{"load", "m", "ours us", "baseline us", "speedup"};
+  const bool compared = !result.baseline.empty();
+  std::vector<std::string> head{"load", "m", "ours us"};
+  if (compared) head.insert(head.end(), {"baseline us", "speedup"});
   if (is_cuda) head.emplace_back("floor us");
   head.emplace_back("ceiling us");
   Table table(head);
   for (const LoadResult& load : result.loads) {
-    std::vector<std::string> row{load.name, std::to_string(load.m), us(load.ours_us),
-                                 us(load.baseline_us),
-                                 load.speedup ? fmt::format("{:.3f}", *load.speedup) : ""};
+    std::vector<std::string> row{load.name, std::to_string(load.m), us(load.ours_us)};
+    if (compared) {
+      row.push_back(us(load.baseline_us));
+      row.push_back(load.speedup ? fmt::format("{:.3f}", *load.speedup) : "");
+    }
     if (is_cuda) row.push_back(us(load.floor_us));
     row.push_back(us(load.ceiling_us));
     table.add(row);
@@ -148,7 +160,7 @@ std::string conclusion(const RunResult& result) {
   const auto timed =
       std::count_if(result.cases.begin(), result.cases.end(),
                     [](const CaseResult& c) { return c.contender.time.has_value(); });
-  text += fmt::format("verdict: {} ({} shapes checked, {} of them timed, {:.0f} s)\n",
+  text += fmt::format("verdict: {} (shapes checked: {}, timed: {}; {:.0f} s)\n",
                       name(verdict(result)), result.cases.size(), timed, result.elapsed_s);
   return text;
 }

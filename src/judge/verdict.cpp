@@ -206,10 +206,9 @@ const char* name(FailureKind kind) {
 std::string Failure::to_string() const {
   std::string text =
       layer.empty() ? std::string(name(kind)) : fmt::format("{} m={}: {}", layer, m, name(kind));
-  if (row >= 0) {
-    text += fmt::format(" at row {}, column {}: got {:.6g}, expected {:.6g}", row, column, got,
-                        expected);
-  }
+  if (row >= 0) text += fmt::format(" at row {}, column {}", row, column);
+  if (row >= 0 && kind != FailureKind::unwritten) text += fmt::format(": got {:.6g}", got);
+  if (row >= 0) text += fmt::format(", expected {:.6g}", expected);
   switch (kind) {
     case FailureKind::unwritten:
     case FailureKind::not_finite:
