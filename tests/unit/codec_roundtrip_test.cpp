@@ -127,12 +127,12 @@ TEST(CodecRoundTrip, ManyExceptionsCanBeKeptBeside) {
 
 // Exceptions in numbers around those that fill one, two and three groups of a row tile.
 TEST(CodecRoundTrip, GroupsFillFrontToBack) {
-  for (int count : {0, 1, 15, 16, 17, 31, 32, 33, 48, 49}) {
+  for (const std::size_t count : {0, 1, 15, 16, 17, 31, 32, 33, 48, 49}) {
     Bf16Vector w = test::mixed_weights(std::size_t{33} * 100, 100, 0, 5);
-    for (int i = 0; i < count; ++i) w[static_cast<std::size_t>(i * 31)] = 0;  // rows 0..15
+    for (std::size_t i = 0; i < count; ++i) w[i * 31] = 0;  // rows 0..15
     const PackedMatrix packed = expect_round_trip(w, 33, 100, always_split);
-    EXPECT_EQ(packed.exception_count(), count);
-    const std::uint64_t extra = count <= 16 ? 0 : static_cast<std::uint64_t>(count - 1) / 16;
+    EXPECT_EQ(packed.exception_count(), static_cast<std::int64_t>(count));
+    const std::uint64_t extra = count <= 16 ? 0 : (count - 1) / 16;
     EXPECT_EQ(test::header_of(packed.bytes()).group_count, 3 + extra);
   }
 }

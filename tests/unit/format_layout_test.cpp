@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -68,33 +69,42 @@ TEST(FormatLayout, SlotsAreTensorCoreFragments) {
   });
 }
 
+// How often each of a number of bits is used.
+class Uses {
+ public:
+  explicit Uses(std::size_t bits) : uses_(bits) {}
+  void mark(std::size_t first_bit, std::size_t bits) {
+    for (std::size_t bit = 0; bit < bits; ++bit) ++uses_.at(first_bit + bit);
+  }
+  [[nodiscard]] bool all_once() const {
+    return std::ranges::all_of(uses_, [](int n) { return n == 1; });
+  }
+
+ private:
+  std::vector<int> uses_;
+};
+
 TEST(FormatLayout, EveryWeightHasItsOwnBits) {
   std::set<std::tuple<int, int, int>> slots;
-  std::vector<int> split_bits(split12_tile_bytes * 8);
-  std::vector<int> raw16_bytes(raw16_tile_bytes);
-  std::vector<int> raw32_bytes(raw32_tile_bytes);
+  Uses split12(std::size_t{split12_tile_bytes} * 8);
+  Uses raw16(std::size_t{raw16_tile_bytes} * 8);
+  Uses raw32(std::size_t{raw32_tile_bytes} * 8);
   for_each_weight([&](int row, int k) {
     const FragmentSlot s = fragment_slot(row, k);
     slots.insert({s.fragment, s.lane, s.index});
-    for (int bit = 0; bit < 8; ++bit)
-      ++split_bits[static_cast<std::size_t>(low_byte_offset(s) * 8 + bit)];
+    split12.mark(8 * low_byte_offset(s), 8);
     const std::uint32_t nibble = nibble_bits(s.index, 1, 7);
     EXPECT_EQ(std::popcount(nibble), 4);
     for (int bit = 0; bit < 32; ++bit) {
-      if ((nibble >> bit & 1) != 0) {
-        ++split_bits[static_cast<std::size_t>(nibble_word_offset(s) * 8 + bit)];
-      }
+      if ((nibble >> bit & 1) != 0) split12.mark(8 * nibble_word_offset(s) + bit, 1);
     }
-    for (int b = 0; b < 2; ++b) ++raw16_bytes[static_cast<std::size_t>(raw16_offset(s) + b)];
-    for (int b = 0; b < 4; ++b) ++raw32_bytes[static_cast<std::size_t>(raw32_offset(s) + b)];
+    raw16.mark(8 * raw16_offset(s), 16);
+    raw32.mark(8 * raw32_offset(s), 32);
   });
   EXPECT_EQ(slots.size(), static_cast<std::size_t>(tile_weights));
-  const auto all_once = [](const std::vector<int>& uses) {
-    return std::ranges::all_of(uses, [](int n) { return n == 1; });
-  };
-  EXPECT_TRUE(all_once(split_bits));
-  EXPECT_TRUE(all_once(raw16_bytes));
-  EXPECT_TRUE(all_once(raw32_bytes));
+  EXPECT_TRUE(split12.all_once());
+  EXPECT_TRUE(raw16.all_once());
+  EXPECT_TRUE(raw32.all_once());
 }
 
 TEST(FormatLayout, NibblesComeOutAsTheKernelsTakeThem) {
