@@ -166,11 +166,9 @@ void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) co
 
 void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const {
   StreamArgs kernel_args{};
-  const bool aligned = x_is_aligned(args.x, args.x_row_stride);
-  kernel_args.x_copy = !aligned                                   ? XCopy::elements
-                       : plan.x_by_tma && k % format::tile_k == 0 ? XCopy::tma
-                                                                  : XCopy::vectors;
-  if (kernel_args.x_copy == XCopy::tma) {
+  kernel_args.x_map_valid = x_is_aligned(args.x, args.x_row_stride) && k >= format::tile_k;
+  kernel_args.all_x_by_tma = kernel_args.x_map_valid && k % format::tile_k == 0;
+  if (kernel_args.x_map_valid) {
     kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows,
                                    plan.instance.stream().k_warps);
   }
@@ -196,7 +194,8 @@ void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& arg
 void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const {
   TileArgs kernel_args{};
   kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows, 1);
-  kernel_args.tiles = tiles_.as<unsigned char>();
+  kernel_args.w_map = make_tile_map(tiles_.as<void>(), plan::tile_bytes(encoding_), k_tiles_,
+                                    row_tiles_, 4 * plan.instance.tile().row_blocks);
   kernel_args.exceptions = {groups_.as<format::ExceptionGroup>(), extra_begin_.as<std::uint32_t>(),
                             row_tiles_};
   kernel_args.out = args.out;

@@ -2,7 +2,7 @@
 // The stream kernel: a linear layer for few tokens, bound by reading the packed weights.
 //
 //   HBM: packed tiles of 16 rows x 64 k            x (m x K)            exception groups
-//        |  cp.async, 16 bytes a lane                |  TMA, or cp.async for few tokens   |
+//        |  cp.async, 16 bytes a lane                |  TMA box {64 k, tokens, k_warps}   |
 //        v                                           v                                    v
 //   ring of `stages` tiles, private to a lane    ring of `x_slots` chunks           exception
 //   warps:
@@ -75,12 +75,11 @@ __device__ __forceinline__ int swizzled_offset(int line, int piece) {
   return line * 128 + ((piece ^ (line & 7)) << 4);
 }
 
-/// Copies chunk `chunk` of x without TMA, by the whole warp; columns from K on become zero. Every
-/// lane arrives at `full` when its part is there.
+/// Copies chunk `chunk` of x without TMA, by the whole warp: for x that is not aligned to 16 bytes,
+/// and for the last k tile if K is not a multiple of 64. Columns from K on become zero.
 template <plan::StreamConfig C>
 __device__ __forceinline__ void copy_x_chunk(const StreamArgs& args, const StreamShare& share,
-                                             int chunk, std::uint32_t slot, std::uint32_t full,
-                                             int lane) {
+                                             int chunk, std::uint32_t slot, int lane) {
   const int pieces = C.k_warps * args.x_rows * 8;  // of 16 bytes
 #pragma unroll 1
   for (int i = lane; i < pieces; i += 32) {
@@ -89,61 +88,85 @@ __device__ __forceinline__ void copy_x_chunk(const StreamArgs& args, const Strea
     const int token = line % args.x_rows;
     const std::int64_t k_tile = share.k_tile_begin + chunk * C.k_warps + line / args.x_rows;
     const std::int64_t k0 = k_tile * format::tile_k + piece * 8;
-    const std::int64_t left = args.k - k0;
-    const int count = token < share.tokens && left > 0 ? static_cast<int>(left < 8 ? left : 8) : 0;
-    const std::uint16_t* from =
-        count > 0 ? args.x + (share.token + token) * args.x_row_stride + k0 : args.x;
-    const std::uint32_t to = slot + swizzled_offset(line, piece);
-    if (args.x_copy == XCopy::vectors) {
-      ptx::cp_async_16_zero_fill(to, from, 2 * count);
-    } else {
-      std::uint32_t words[4] = {};
+    const std::uint16_t* from = args.x + (share.token + token) * args.x_row_stride + k0;
+    std::uint32_t words[4] = {};
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        if (j < count) words[j / 2] |= static_cast<std::uint32_t>(__ldg(from + j)) << 16 * (j % 2);
+    for (int j = 0; j < 8; ++j) {
+      if (token < share.tokens && k0 + j < args.k) {
+        words[j / 2] |= static_cast<std::uint32_t>(__ldg(from + j)) << 16 * (j % 2);
       }
-      ptx::store_shared_16(to, make_uint4(words[0], words[1], words[2], words[3]));
     }
+    ptx::store_shared_16(slot + swizzled_offset(line, piece),
+                         make_uint4(words[0], words[1], words[2], words[3]));
   }
-  if (args.x_copy == XCopy::vectors) {
-    ptx::cp_async_arrive(full);
-  } else {
-    ptx::mbarrier_arrive(full);
-  }
-}
-
-/// Arrivals that complete a full barrier of x.
-__device__ __forceinline__ int x_full_arrivals(const StreamArgs& args) {
-  return args.x_copy == XCopy::tma ? 1 : 32;
 }
 
 /// The producer warp: keeps the ring of x chunks full.
 template <plan::StreamConfig C>
-__device__ __forceinline__ void produce_x(const StreamArgs& args, const StreamShare& share,
-                                          std::uint32_t ring, int slot_bytes,
-                                          StreamBarriers<C>& barriers, int lane) {
+struct StreamProducer {
+  const StreamArgs& args;
+  const StreamShare& share;
+  StreamBarriers<C>& barriers;
+  std::uint32_t ring;
+  int slot_bytes;
+  int lane;
+  int chunk = 0;
   int slot = 0;
   std::uint32_t parity = 1;  // of the round before
-  for (int chunk = 0; chunk < share.chunks; ++chunk) {
+
+  /// Arrivals that complete a full barrier: only the one that expects TMA's bytes, or every lane's.
+  __device__ __forceinline__ int full_arrivals() const { return args.all_x_by_tma ? 1 : 32; }
+
+  __device__ __forceinline__ void init_barriers() {
+    if (lane == 0) {
+      for (int s = 0; s < C.x_slots; ++s) {
+        ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[s]), full_arrivals());
+        ptx::mbarrier_init(ptx::shared_address(&barriers.x_empty[s]), 32 * plan::consumer_warps(C));
+      }
+      ptx::fence_mbarrier_init();
+      ptx::fence_proxy_async();
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void copy_next() {
     const std::uint32_t to = ring + slot * slot_bytes;
     const std::uint32_t full = ptx::shared_address(&barriers.x_full[slot]);
     if (chunk >= C.x_slots) {
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[slot]), parity);
     }
-    if (args.x_copy != XCopy::tma) {
-      copy_x_chunk<C>(args, share, chunk, to, full, lane);
-    } else if (lane == 0) {
-      ptx::mbarrier_arrive_expect(full, C.k_warps * args.x_rows * 128);
-      ptx::tma_load_3d(to, &args.x_map, 0, static_cast<int>(share.token),
-                       share.k_tile_begin + chunk * C.k_warps, full);
+    const int k_tile = share.k_tile_begin + chunk * C.k_warps;
+    const bool whole = min(k_tile + C.k_warps, share.k_tile_end) * format::tile_k <= args.k;
+    if (args.x_map_valid && whole) {
+      if (lane == 0) {
+        ptx::mbarrier_arrive_expect(full, C.k_warps * args.x_rows * 128);
+        ptx::tma_load_3d(to, &args.x_map, 0, static_cast<int>(share.token), k_tile, full);
+      } else if (!args.all_x_by_tma) {
+        ptx::mbarrier_arrive(full);
+      }
+    } else {
+      copy_x_chunk<C>(args, share, chunk, to, lane);
+      ptx::fence_proxy_async();  // TMA may fill the slot next
+      ptx::mbarrier_arrive(full);
     }
     __syncwarp();
+    ++chunk;
     if (++slot == C.x_slots) {
       slot = 0;
       parity ^= 1;
     }
   }
-}
+
+  /// Fills the ring for the first time. Before the weights are asked for: x that queues behind them
+  /// comes a microsecond late.
+  __device__ __forceinline__ void start() {
+    if (!args.all_x_by_tma) return;
+    while (chunk < C.x_slots && chunk < share.chunks) copy_next();
+  }
+  __device__ __forceinline__ void run() {
+    while (chunk < share.chunks) copy_next();
+  }
+};
 
 /// An exception warp: leaves stand_ins and true_weights of its row tiles in shared memory, FP32
 /// [2][token][row].
@@ -292,6 +315,8 @@ struct StreamConsumer {
   }
 
   __device__ __forceinline__ void run(StreamBarriers<C>& barriers) {
+#pragma unroll
+    for (int s = 0; s < C.stages; ++s) fetch(s);
     int slot = 0;
     std::uint32_t parity = 0;
 #pragma unroll(C.token_tiles >= 8 || C.encoding == Encoding::raw32 ? 1 : 2)
@@ -437,19 +462,13 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
   float* const exchange = reinterpret_cast<float*>(smem + layout.exchange);
   auto& barriers = *reinterpret_cast<StreamBarriers<C>*>(smem + layout.barriers);
 
-  // The weights do not wait for anything.
   StreamConsumer<C> consumer(args, share, ptx::shared_address(smem), layout,
                              warp < consumers ? warp : 0, lane);
-  if (warp < consumers) {
-#pragma unroll
-    for (int s = 0; s < C.stages; ++s) consumer.fetch(s);
-  } else if (warp == consumers && lane == 0) {
-    if (args.x_copy == XCopy::tma) ptx::prefetch_tensor_map(&args.x_map);
-    for (int s = 0; s < C.x_slots; ++s) {
-      ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[s]), x_full_arrivals(args));
-      ptx::mbarrier_init(ptx::shared_address(&barriers.x_empty[s]), 32 * consumers);
-    }
-    ptx::fence_mbarrier_init();
+  StreamProducer<C> producer{
+      args, share, barriers, ptx::shared_address(smem) + layout.x, layout.x_slot_bytes, lane};
+  if (warp == consumers) {
+    producer.init_barriers();
+    producer.start();
   }
   __syncthreads();
   if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();  // this CTA is there
@@ -457,8 +476,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
   if (warp < consumers) {
     consumer.run(barriers);
   } else if (warp == consumers) {
-    produce_x<C>(args, share, ptx::shared_address(smem) + layout.x, layout.x_slot_bytes, barriers,
-                 lane);
+    producer.run();
   } else {
     compute_corrections<C>(args, share, corrections, warp - consumers - 1, lane);
   }

@@ -17,15 +17,10 @@ struct ExceptionView {
   std::uint32_t row_tiles;  // of the whole matrix
 };
 
-/// How a stream kernel's producer warp copies x to shared memory.
-enum class XCopy : int {
-  tma,       // one box a chunk: base and row stride multiples of 16 bytes, K a multiple of 64
-  vectors,   // cp.async of 16 bytes a lane: base and row stride multiples of 16 bytes
-  elements,  // any alignment
-};
-
 struct StreamArgs {
-  CUtensorMap x_map;  // XCopy::tma: 3-D {64, m, K / 64}, box {64, x_rows, k_warps}
+  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, k_warps}
+  bool x_map_valid;   // base and row stride of x are multiples of 16 bytes, K at least 64
+  bool all_x_by_tma;  // and K is a multiple of 64
   const unsigned char* tiles;
   ExceptionView exceptions;
   const std::uint16_t* x;
@@ -39,8 +34,7 @@ struct StreamArgs {
   int row_tiles;       // of this call
   int x_rows;          // min(m, 8 * token_tiles)
   float scale;         // of the decoded weights
-  XCopy x_copy;
-  bool nonfinite;  // raw32: some weight is Inf or NaN
+  bool nonfinite;      // raw32: some weight is Inf or NaN
 };
 
 }  // namespace slimgemm::cuda

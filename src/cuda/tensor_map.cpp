@@ -30,6 +30,36 @@ EncodeTiled encode_tiled() {
   return function;
 }
 
+struct Map3d {
+  CUtensorMapDataType type;
+  const void* address;
+  cuuint64_t sizes[3];
+  cuuint64_t strides_bytes[2];
+  cuuint32_t box[3];
+  CUtensorMapSwizzle swizzle;
+};
+
+CUtensorMap encode(const Map3d& m) {
+  const cuuint32_t element_strides[3] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult status =
+      encode_tiled()(&map, m.type, 3, const_cast<void*>(m.address), m.sizes, m.strides_bytes, m.box,
+                     element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS) {
+    const auto list = [](const auto& values) {
+      std::string text;
+      for (const auto value : values) text += (text.empty() ? "" : " x ") + std::to_string(value);
+      return text;
+    };
+    throw Error(ErrorCode::device_error, "cuTensorMapEncodeTiled failed with status " +
+                                             std::to_string(status) + " for sizes " +
+                                             list(m.sizes) + ", strides " + list(m.strides_bytes) +
+                                             " bytes, box " + list(m.box));
+  }
+  return map;
+}
+
 }  // namespace
 
 bool x_is_aligned(const std::uint16_t* x, std::int64_t row_stride) {
@@ -38,26 +68,28 @@ bool x_is_aligned(const std::uint16_t* x, std::int64_t row_stride) {
 
 CUtensorMap make_x_map(const std::uint16_t* x, std::int64_t m, std::int64_t k,
                        std::int64_t row_stride, int box_rows, int box_k_tiles) {
-  const cuuint64_t sizes[3] = {format::tile_k, static_cast<cuuint64_t>(m),
-                               static_cast<cuuint64_t>(k / format::tile_k)};
-  const cuuint64_t strides_bytes[2] = {static_cast<cuuint64_t>(row_stride) * 2, format::tile_k * 2};
-  const cuuint32_t box[3] = {format::tile_k, static_cast<cuuint32_t>(box_rows),
-                             static_cast<cuuint32_t>(box_k_tiles)};
-  const cuuint32_t element_strides[3] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult status =
-      encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<std::uint16_t*>(x),
-                     sizes, strides_bytes, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                     CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) {
-    throw Error(ErrorCode::device_error,
-                "cuTensorMapEncodeTiled failed with status " + std::to_string(status) +
-                    " for m=" + std::to_string(m) + " k=" + std::to_string(k) + " row stride " +
-                    std::to_string(row_stride) + " box " + std::to_string(box_rows) + " x " +
-                    std::to_string(box_k_tiles));
-  }
-  return map;
+  return encode({.type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                 .address = x,
+                 .sizes = {format::tile_k, static_cast<cuuint64_t>(m),
+                           static_cast<cuuint64_t>(k / format::tile_k)},
+                 .strides_bytes = {static_cast<cuuint64_t>(row_stride) * 2, format::tile_k * 2},
+                 .box = {format::tile_k, static_cast<cuuint32_t>(box_rows),
+                         static_cast<cuuint32_t>(box_k_tiles)},
+                 .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
+}
+
+CUtensorMap make_tile_map(const void* tiles, int tile_bytes, std::int64_t k_tiles,
+                          std::int64_t row_tiles, int box_row_tiles) {
+  // Elements of 8 bytes: a box has at most 256 of them along a side.
+  const auto elements = static_cast<cuuint64_t>(tile_bytes / 8);
+  return encode(
+      {.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+       .address = tiles,
+       .sizes = {elements, static_cast<cuuint64_t>(k_tiles), static_cast<cuuint64_t>(row_tiles)},
+       .strides_bytes = {static_cast<cuuint64_t>(tile_bytes),
+                         static_cast<cuuint64_t>(tile_bytes) * static_cast<cuuint64_t>(k_tiles)},
+       .box = {static_cast<cuuint32_t>(elements), 1, static_cast<cuuint32_t>(box_row_tiles)},
+       .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE});
 }
 
 }  // namespace slimgemm::cuda

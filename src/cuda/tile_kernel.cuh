@@ -2,8 +2,8 @@
 // The tile kernel: a linear layer for 33 and more tokens, on the tensor cores at full rate.
 //
 //   packed tiles                                  x (m x K)
-//     | bulk copies, four 16-row tiles a           | TMA box {64 k, tokens}, 128-byte swizzle
-//     v 64-row block and k tile                    v
+//     | TMA box {k tile, 4 row tiles a block}      | TMA box {64 k, tokens}, 128-byte swizzle
+//     v                                            v
 //   ring of w_stages                             ring of x_stages
 //     | ld.shared, decode in registers,            |
 //     v exceptions patched in                      v
@@ -16,9 +16,9 @@
 //   scale, stmatrix to a staging tile [token][feature], 16-byte stores
 //
 // Roles: warpgroups 0 .. n-1 consume; the last one's warp 0 copies weights, its warp 1 x. Every
-// ring slot has a full barrier (bytes) and an empty barrier (one arrival a consumer warp). A
-// warpgroup decodes k tile i + 1 while the tensor cores work on k tile i: two sets of fragments, at
-// most one group of wgmma in flight when the older set is overwritten.
+// ring slot has a full barrier (bytes) and an empty barrier (weights: every consumer thread, x: one
+// arrival a consumer warp). A warpgroup decodes k tile i + 1 while the tensor cores work on k tile
+// i: two sets of fragments, at most one group of wgmma in flight when the older set is overwritten.
 //
 // Exceptions: an exception's slot decodes to a stand-in; the warp that owns its row overwrites it
 // in the fragment with the true weight, scaled like its neighbours. The scaled weight is a BF16
@@ -91,29 +91,20 @@ struct RingPosition {
   }
 };
 
-/// The weight producer: lanes 0 .. 4 * row_blocks - 1 copy one row tile each.
+/// The weight producer, one lane. Row tiles past the end of the matrix read as zero.
 template <plan::TileConfig C>
 __device__ void produce_weights(const TileArgs& args, const TileShare& share, std::uint32_t ring,
-                                TileBarriers<C>& barriers, int lane) {
-  constexpr int tile_bytes = plan::tile_bytes(C.encoding);
-  constexpr int row_tiles = 4 * C.row_blocks;
-  // Row tiles past the end repeat the last one; what they give is not stored.
-  const int row_tile = min(share.row_tile + min(lane, row_tiles - 1), share.last_row_tile);
-  const unsigned char* from =
-      args.tiles +
-      (static_cast<std::int64_t>(row_tile) * args.k_tiles + share.k_tile_begin) * tile_bytes;
+                                TileBarriers<C>& barriers) {
+  constexpr int stage_bytes = 4 * C.row_blocks * plan::tile_bytes(C.encoding);
   RingPosition<C.w_stages> at{0};
   for (int i = 0; i < share.k_tiles; ++i) {
     const std::uint32_t full = ptx::shared_address(&barriers.w_full[at.slot]);
     if (i >= C.w_stages) {
       ptx::mbarrier_wait(ptx::shared_address(&barriers.w_empty[at.slot]), at.parity ^ 1);
     }
-    if (lane == 0) ptx::mbarrier_arrive_expect(full, row_tiles * tile_bytes);
-    __syncwarp();
-    if (lane < row_tiles) {
-      ptx::bulk_load(ring + (at.slot * row_tiles + lane) * tile_bytes, from, tile_bytes, full);
-    }
-    from += tile_bytes;
+    ptx::mbarrier_arrive_expect(full, stage_bytes);
+    ptx::tma_load_3d(ring + at.slot * stage_bytes, &args.w_map, 0, share.k_tile_begin + i,
+                     share.row_tile, full);
     at.advance(1);
   }
 }
@@ -265,8 +256,8 @@ struct TileConsumer {
       for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[0][i];
     }
     exceptions.patch(fragments, share.k_tile_begin + local_k_tile, args.inverse_scale, lane);
-    ptx::pin_registers(fragments);  // the slot's bytes have arrived: it may be overwritten
-    if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&barriers.w_empty[w_at.slot]));
+    ptx::pin_registers(fragments);  // this lane's bytes have arrived: it is done with the slot
+    ptx::mbarrier_arrive(ptx::shared_address(&barriers.w_empty[w_at.slot]));
     w_at.advance(C.k_groups);
   }
 
@@ -481,7 +472,7 @@ __device__ __forceinline__ void init_barriers(TileBarriers<C>& barriers, std::ui
   }
   for (int s = 0; s < C.w_stages; ++s) {
     ptx::mbarrier_init(ptx::shared_address(&barriers.w_full[s]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&barriers.w_empty[s]), 4 * C.row_blocks);
+    ptx::mbarrier_init(ptx::shared_address(&barriers.w_empty[s]), 128 * C.row_blocks);
   }
   // What a warpgroup receives: an arrival a thread of the CTA's other k groups, bytes from other
   // CTAs.
@@ -518,6 +509,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   const TileShare share = tile_share<C>(args);
   if (warp == 4 * consumers && lane == 0) {
     ptx::prefetch_tensor_map(&args.x_map);
+    ptx::prefetch_tensor_map(&args.w_map);
     init_barriers<C>(barriers, share.rank);
   }
   __syncthreads();
@@ -525,8 +517,8 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
 
   if (warp >= 4 * consumers) {
     if constexpr (consumers > 1) ptx::set_max_registers_down<24>();
-    if (warp == 4 * consumers) {
-      produce_weights<C>(args, share, smem + layout.w, barriers, lane);
+    if (warp == 4 * consumers && lane == 0) {
+      produce_weights<C>(args, share, smem + layout.w, barriers);
     } else if (warp == 4 * consumers + 1 && lane == 0) {
       produce_x<C>(args, share, smem + layout.x, barriers);
     }

@@ -8,7 +8,7 @@ namespace slimgemm::cuda {
 
 struct TileArgs {
   CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, tokens, 1}
-  const unsigned char* tiles;
+  CUtensorMap w_map;  // 3-D {tile, k tiles, row tiles}, box {tile, 1, 4 * row_blocks}
   ExceptionView exceptions;
   void* out;  // m x rows, BF16
   std::int64_t m;

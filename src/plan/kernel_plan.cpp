@@ -12,9 +12,6 @@
 namespace slimgemm::plan {
 namespace {
 
-// Up to here cp.async brings x sooner than TMA, whose first box waits for its descriptor.
-constexpr int max_x_rows_by_vectors = 8;
-
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 std::string one_decimal(double value) {
@@ -70,7 +67,6 @@ KernelPlan plan_instance(const Instance& instance, const Problem& problem, const
     plan.cluster = c.cluster;
     plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
     plan.smem_bytes = stream_layout(c, plan.x_rows).total;
-    plan.x_by_tma = plan.x_rows > max_x_rows_by_vectors;
   } else {
     const TileConfig& c = instance.tile();
     tokens = c.tokens;

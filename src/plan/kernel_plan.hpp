@@ -57,8 +57,7 @@ struct KernelPlan {
   int threads = 0;
   int cluster = 1;
   int smem_bytes = 0;
-  int x_rows = 0;        ///< rows of x in a TMA box
-  bool x_by_tma = true;  ///< stream kernels: TMA where x allows it, else (few tokens) cp.async
+  int x_rows = 0;  ///< rows of x in a TMA box
   double estimated_us = 0;
   std::string reason;
 };

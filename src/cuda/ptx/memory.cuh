@@ -12,18 +12,6 @@ namespace slimgemm::cuda::ptx {
 __device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
-/// The same, of which only the first `bytes` (0 to 16) are read; the rest becomes zero.
-__device__ __forceinline__ void cp_async_16_zero_fill(std::uint32_t shared, const void* global,
-                                                      int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
-               "r"(bytes)
-               : "memory");
-}
-/// Arrives at an mbarrier once all cp.async of this thread so far are complete; the arrival is one
-/// of those that the barrier was initialised to expect.
-__device__ __forceinline__ void cp_async_arrive(std::uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -31,16 +19,6 @@ __device__ __forceinline__ void cp_async_commit() {
 template <int Pending>
 __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
-
-/// `bytes` (a multiple of 16) from global to shared memory; completes on an mbarrier.
-__device__ __forceinline__ void bulk_load(std::uint32_t shared, const void* global,
-                                          std::uint32_t bytes, std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
 }
 
 /// A box of a 3-D tensor map to shared memory; completes on an mbarrier.
