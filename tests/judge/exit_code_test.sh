@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# exit_code_test.sh CODE TEXT COMMAND...: the command must end with this exit code and print the text.
+# exit_code_test.sh CODE TEXT COMMAND...: the command must end with this code and print the text.
 set -u
 expected_code=$1
 expected_text=$2
