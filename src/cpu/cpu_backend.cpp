@@ -67,8 +67,8 @@ class CpuBackend : public Linear::Backend {
   [[nodiscard]] const KernelTable& plain_kernels() const {
     return target_.tables->tables[cpu::encoding_index(packed_.encoding())];
   }
-  [[nodiscard]] bool has_dot_kernels() const {
-    return target_.dot != nullptr && packed_.encoding() == Encoding::split12;
+  [[nodiscard]] bool wants_dot(std::int64_t tokens) const {
+    return tokens <= target_.dot_max_tokens && packed_.encoding() == Encoding::split12;
   }
   void run_batch(const RunArgs& args, std::int64_t first_token, std::int64_t tokens) const;
 
@@ -83,7 +83,7 @@ void CpuBackend::run_batch(const RunArgs& args, std::int64_t first_token,
                            std::int64_t tokens) const {
   const std::uint16_t* const x = args.x + first_token * args.x_row_stride;
   const bool dot =
-      has_dot_kernels() && cpu::dot_is_exact(x, tokens, args.x_row_stride, k, smallest_exponent_);
+      wants_dot(tokens) && cpu::dot_is_exact(x, tokens, args.x_row_stride, k, smallest_exponent_);
   const KernelTable& kernels = dot ? *target_.dot : plain_kernels();
 
   cpu::Batch batch;
@@ -112,9 +112,10 @@ void CpuBackend::run_batch(const RunArgs& args, std::int64_t first_token,
 }
 
 Plan CpuBackend::plan(std::int64_t rows, std::int64_t m) const {
-  const KernelTable& kernels = has_dot_kernels() ? *target_.dot : plain_kernels();
-  const std::int64_t tokens =
-      divide_up(m, divide_up(std::max<std::int64_t>(m, 1), max_batch_tokens));
+  const std::int64_t batches = std::max<std::int64_t>(1, divide_up(m, max_batch_tokens));
+  const std::int64_t tokens = divide_up(m, batches);  // of the largest batch
+  const bool dot = wants_dot(tokens);
+  const KernelTable& kernels = dot ? *target_.dot : plain_kernels();
   const bool direct = tokens <= kernels.direct_tokens;
   const std::int64_t block =
       direct ? tokens : divide_up(tokens, divide_up(tokens, kernels.max_block_tokens));
@@ -125,13 +126,12 @@ Plan CpuBackend::plan(std::int64_t rows, std::int64_t m) const {
   plan.m = m;
   plan.kernel = std::string("cpu/") + kernels.target + "/" + name(packed_.encoding()) +
                 (direct ? "/direct_t" : "/panel_t") + std::to_string(block);
-  plan.reason = direct ? "so few tokens that weights go from packed bytes through registers"
-                       : "panels of weights decoded once into cache for blocks of up to " +
+  plan.reason = direct ? "few tokens: weights go from packed bytes through registers"
+                       : "panels of weights are decoded once into cache for blocks of up to " +
                              std::to_string(block) + " tokens";
-  plan.reason += std::string(", ") + kernels.target;
-  if (has_dot_kernels()) {
-    plan.reason += std::string(" (") + plain_kernels().target +
-                   " where x holds subnormals, Inf, NaN or values too small for exact products)";
+  if (dot) {
+    plan.reason += std::string("; ") + plain_kernels().target +
+                   " where x holds subnormals, Inf, NaN or values too small for exact products";
   }
   plan.grid_ctas = divide_up(rows, format::tile_rows);
   plan.threads_per_cta = std::min<std::int64_t>(threads_, plan.grid_ctas);

@@ -24,12 +24,12 @@ std::string list_names(const std::vector<Target>& targets) {
 }  // namespace
 
 std::vector<Target> available_targets() {
-  std::vector<Target> targets = {{target_names[0], &scalar_kernels(), nullptr}};
+  std::vector<Target> targets = {{target_names[0], &scalar_kernels()}};
 #if SLIMGEMM_HAVE_HIGHWAY
-  if (avx2_kernels() != nullptr) targets.push_back({target_names[1], avx2_kernels(), nullptr});
-  if (avx512_kernels() != nullptr) targets.push_back({target_names[2], avx512_kernels(), nullptr});
+  if (avx2_kernels() != nullptr) targets.push_back({target_names[1], avx2_kernels()});
+  if (avx512_kernels() != nullptr) targets.push_back({target_names[2], avx512_kernels()});
   if (avx512bf16_kernels() != nullptr) {
-    targets.push_back({target_names[3], avx512_kernels(), avx512bf16_kernels()});
+    targets.push_back({target_names[3], avx512_kernels(), avx512bf16_kernels(), max_dimension});
   }
 #endif
   return targets;
@@ -37,7 +37,11 @@ std::vector<Target> available_targets() {
 
 Target find_target(std::string_view name) {
   const std::vector<Target> targets = available_targets();
-  if (name.empty()) return targets.back();
+  if (name.empty()) {
+    Target best = targets.back();
+    if (best.dot != nullptr) best.dot_max_tokens = best.dot->direct_tokens;
+    return best;
+  }
   for (const Target& target : targets) {
     if (target.name == name) return target;
   }

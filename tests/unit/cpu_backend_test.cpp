@@ -160,6 +160,18 @@ TEST(CpuTargets, TheLastIsTheDefault) {
   EXPECT_EQ(cpu::find_target("").name, target_names().back());
 }
 
+TEST(CpuTargets, TheDefaultTakesTheDotProductForFewTokensOnly) {
+  const Matrix matrix = random_bf16(64, 128, 0.001, 21);
+  const Linear linear = make_linear(pack_as(matrix, Encoding::split12), "");
+  const bool has_dot = target_names().back() == "avx512bf16";
+  EXPECT_EQ(linear.plan(1).kernel.find("/avx512bf16/") != std::string::npos, has_dot);
+  EXPECT_EQ(linear.plan(16).kernel.find("/avx512bf16/"), std::string::npos);
+  for (const std::int64_t m : {1, 3, 4, 16}) {
+    const Activations x = random_x(m, matrix.k, matrix.k, 0, 22);
+    expect_near_reference(run_guarded(linear, x), matrix, x, linear.out_dtype());
+  }
+}
+
 TEST(CpuTargets, UnknownNamesAreRefusedByName) {
   const PackedMatrix packed = pack_as(random_bf16(16, 16, 0.0, 20), Encoding::split12);
   try {
