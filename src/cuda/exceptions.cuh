@@ -21,7 +21,7 @@
 
 namespace slimgemm::cuda {
 
-/// x of one token block: `tokens` rows, row_stride elements apart.
+/// x of one token block: `tokens` >= 1 rows, row_stride elements apart.
 struct TokenBlock {
   const std::uint16_t* x;
   std::int64_t row_stride;
@@ -64,15 +64,27 @@ __device__ __forceinline__ void sparse_fragment(std::uint32_t (&a)[4], const Lan
   a[3] = pick(2, g + 8) | pick(3, g + 8) << 16;
 }
 
-/// x at (token, k of entry i) for the lane's four entries, as B fragment registers.
+/// x at (token, k of entry i) for the lane's four entries, as B fragment registers; 0 for an empty
+/// slot. Free of branches. Tokens past the block's end repeat its last one: their results are not
+/// stored.
 __device__ __forceinline__ void gather_x(std::uint32_t (&b)[2], const LaneEntries& e,
                                          const TokenBlock& block, int token) {
-  const auto load = [&](int i) -> std::uint32_t {
-    const bool used = e.row[i] != format::unused_row && token < block.tokens;
-    return used ? __ldg(block.x + token * block.row_stride + e.k[i]) : 0u;
-  };
-  b[0] = load(0) | load(1) << 16;
-  b[1] = load(2) | load(3) << 16;
+  const std::uint16_t* row = block.x + min(token, block.tokens - 1) * block.row_stride;
+  std::uint32_t value[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    value[i] = __ldg(row + e.k[i]);  // k is 0 in an empty slot
+    value[i] = e.row[i] == format::unused_row ? 0u : value[i];
+  }
+  b[0] = __byte_perm(value[0], value[1], 0x5410);
+  b[1] = __byte_perm(value[2], value[3], 0x5410);
+}
+
+/// A fragment with `value` in the row of every entry.
+__device__ __forceinline__ void stand_in_fragment(std::uint32_t (&a)[4], const LaneEntries& e,
+                                                  std::uint32_t value, int lane) {
+  const std::uint32_t values[4] = {value, value, value, value};
+  sparse_fragment(a, e, values, lane);
 }
 
 /// Both accumulators of one row tile for 8 * TokenTiles tokens, by one warp; the layout is that of
@@ -91,11 +103,9 @@ __device__ __forceinline__ void accumulate_exceptions(float (&stand_ins)[TokenTi
     const LaneEntries entries = load_entries(group, lane);
     group = view.groups + view.row_tiles + begin + i;
     if (__all_sync(0xFFFFFFFFu, entries.row[0] == format::unused_row)) break;  // an empty group
-    const std::uint32_t stand_in[4] = {format::decoded_stand_in, format::decoded_stand_in,
-                                       format::decoded_stand_in, format::decoded_stand_in};
     std::uint32_t a_stand_in[4];
     std::uint32_t a_true[4];
-    sparse_fragment(a_stand_in, entries, stand_in, lane);
+    stand_in_fragment(a_stand_in, entries, format::decoded_stand_in, lane);
     sparse_fragment(a_true, entries, entries.bits, lane);
     std::uint32_t b[TokenTiles][2];
 #pragma unroll

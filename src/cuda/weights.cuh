@@ -89,15 +89,20 @@ template <>
 struct LaneTile<Encoding::raw16> {
   static constexpr int planes = format::raw16_planes;
   static constexpr int terms = 1;
+  uint4 plane[planes];
 
-  __device__ __forceinline__ void load(std::uint32_t) {}
-  __device__ __forceinline__ void fragment(std::uint32_t address, int f, bool,
+  __device__ __forceinline__ void load(std::uint32_t address) {
+#pragma unroll
+    for (int p = 0; p < planes; ++p) {
+      plane[p] = ptx::load_shared_16(address + p * format::plane_bytes);
+    }
+  }
+  __device__ __forceinline__ void fragment(std::uint32_t, int f, bool,
                                            std::uint32_t (&a)[terms][4]) const {
-    const uint4 plane = ptx::load_shared_16(address + f * format::plane_bytes);
-    a[0][0] = plane.x;
-    a[0][1] = plane.y;
-    a[0][2] = plane.z;
-    a[0][3] = plane.w;
+    a[0][0] = plane[f].x;
+    a[0][1] = plane[f].y;
+    a[0][2] = plane[f].z;
+    a[0][3] = plane[f].w;
   }
 };
 

@@ -44,6 +44,15 @@ __device__ __forceinline__ uint4 load_shared_16(std::uint32_t address) {
   return v;
 }
 
+/// `address`, by way of `value`: what uses the result can't start before the value has arrived. A
+/// load is complete only then, so this is how to hand memory back for overwriting. `zero` is 0 at
+/// run time, unknown to the compiler. (An instruction under a predicate would do, too, but makes
+/// the compiler give up uniform registers around it.)
+__device__ __forceinline__ std::uint32_t address_after(std::uint32_t address, std::uint32_t value,
+                                                       std::uint32_t zero) {
+  return address | (value & zero);
+}
+
 __device__ __forceinline__ void store_shared_16(std::uint32_t address, uint4 v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y),
                "r"(v.z), "r"(v.w)
