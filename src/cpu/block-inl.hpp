@@ -17,9 +17,9 @@ struct BlockArgs {
   float* sums;                   // of the first row pair and the block's first token
   std::int64_t sums_row_stride;  // from row pair to row pair
   int steps;
-  bool first;               // sums start at zero
-  int prefetch_lines;       // to ask for in the course of the block, from `prefetch` on
-  std::uintptr_t prefetch;  // packed weights that are needed next
+  bool first;                    // sums start at zero
+  int prefetch_lines;            // to ask for in the course of the block, from `prefetch` on
+  const std::uint8_t* prefetch;  // packed weights that are needed next
 };
 
 template <class Ops>
@@ -72,8 +72,7 @@ void Blocks<Ops>::multiply_pairs(const BlockArgs& args, int first_pair, int pref
     }
   }
   // Evenly spread: one more line whenever the share of the steps passes a whole number.
-  std::uintptr_t ahead =
-      args.prefetch + static_cast<std::uintptr_t>(first_pair / Pairs * prefetch_lines) * line_bytes;
+  const std::uint8_t* ahead = args.prefetch + first_pair / Pairs * prefetch_lines * line_bytes;
   int due = 0;
   const std::uint8_t* weights = args.weights + first_pair * chunk_bytes;
   const std::uint8_t* x = args.x;

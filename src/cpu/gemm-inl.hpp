@@ -193,13 +193,13 @@ template <class Ops, Encoding E>
 template <int T>
 inline void Gemm<Ops, E>::multiply_tile(const Weights& weights, const std::uint8_t* tile,
                                         const std::uint8_t* x, Sum (&sums)[row_pairs][T]) {
-  constexpr int lines_per_pair = tile_bytes / chunk_bytes / row_pairs;
-  const auto ahead = reinterpret_cast<std::uintptr_t>(tile) + prefetch_bytes;
+  constexpr int lines_per_pair = tile_bytes / line_bytes / row_pairs;
+  const std::uint8_t* const ahead = tile + prefetch_bytes;
   SLIMGEMM_UNROLL
   for (int r = 0; r < row_pairs; ++r) {
     SLIMGEMM_UNROLL
     for (int i = 0; i < lines_per_pair; ++i) {
-      prefetch_near(ahead + static_cast<std::uintptr_t>(r * lines_per_pair + i) * chunk_bytes);
+      prefetch_near(ahead + (r * lines_per_pair + i) * line_bytes);
     }
     SLIMGEMM_UNROLL
     for (int part = 0; part < parts; ++part) {
@@ -273,8 +273,7 @@ void Gemm<Ops, E>::panels(const Weights& weights, const Batch& batch, std::int64
             tile_at(weights, row_tile + i) + (first + count) * tile_bytes;
         function({decoded + i * panel_bytes, x + t * steps * chunk_bytes,
                   sums + i * tile_sums + t * lanes, pair_sums, steps, first == 0,
-                  b == 0 ? count * tile_bytes / line_bytes : 0,
-                  reinterpret_cast<std::uintptr_t>(next)});
+                  b == 0 ? count * tile_bytes / line_bytes : 0, next});
       }
     }
   }

@@ -31,11 +31,7 @@ inline constexpr int line_bytes = 64;
 
 // Asks for the cache line at an address, which may lie behind the weights: into all caches, or into
 // all but the nearest one.
-inline void prefetch_near(std::uintptr_t address) {
-  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 3);
-}
-inline void prefetch_far(std::uintptr_t address) {
-  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
-}
+inline void prefetch_near(const std::uint8_t* address) { __builtin_prefetch(address, 0, 3); }
+inline void prefetch_far(const std::uint8_t* address) { __builtin_prefetch(address, 0, 2); }
 
 }  // namespace slimgemm::cpu

@@ -21,6 +21,7 @@ namespace slimgemm::cpu::avx512bf16 {
 
 #include "cpu/gemm-inl.hpp"
 
+// NOLINTBEGIN(portability-simd-intrinsics): the instruction is the point of this file
 struct Ops {
   using Vector = __m512i;
   using Sum = __m512;
@@ -81,6 +82,7 @@ struct Ops {
     row_plus_8 = _mm_cvtss_f32(_mm_movehdup_ps(pair));
   }
 };
+// NOLINTEND(portability-simd-intrinsics)
 
 constexpr KernelTable table = Gemm<Ops, Encoding::split12>::table("avx512bf16");
 

@@ -128,6 +128,7 @@ TEST_P(CpuBackend, ConcurrentCallsDoNotMix) {
   }
   std::vector<int> wrong(callers, 0);
   std::vector<std::thread> threads;
+  threads.reserve(callers);
   for (int i = 0; i < callers; ++i) {
     threads.emplace_back([&, i] {
       const auto at = static_cast<std::size_t>(i);

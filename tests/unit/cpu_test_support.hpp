@@ -104,9 +104,8 @@ inline PackedMatrix pack_as(const Matrix& matrix, Encoding encoding) {
   std::transform(matrix.values.begin(), matrix.values.end(), bits.begin(), [](float value) {
     return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
   });
-  const PackedMatrix packed =
-      pack(std::span<const std::uint16_t>(bits), matrix.n, matrix.k,
-           {.max_exception_rate = encoding == Encoding::split12 ? 1.0 : 0.0});
+  PackedMatrix packed = pack(std::span<const std::uint16_t>(bits), matrix.n, matrix.k,
+                             {.max_exception_rate = encoding == Encoding::split12 ? 1.0 : 0.0});
   EXPECT_EQ(packed.encoding(), encoding);
   return packed;
 }
