@@ -6,6 +6,7 @@
 #include "cuda/tensor_map.hpp"
 #include "cuda/tile_kernel_args.hpp"
 
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -69,6 +70,22 @@ void prepare_kernels(Encoding encoding) {
   }
 }
 
+/// Whether every exception, times 2^(112 - base), is a BF16 number again.
+bool exceptions_are_patchable(const PackedMatrix& weights, float inverse_scale) {
+  for (const format::ExceptionGroup& group : PackedAccess::groups(weights)) {
+    for (const format::ExceptionEntry& entry : group.entries) {
+      const float weight = std::bit_cast<float>(static_cast<std::uint32_t>(entry.bits) << 16);
+      const float scaled = weight * inverse_scale;
+      const bool same_kind = std::isfinite(scaled) == std::isfinite(weight);
+      if (!same_kind || (std::bit_cast<std::uint32_t>(scaled) & 0xFFFF) != 0 ||
+          (std::isfinite(weight) && scaled / inverse_scale != weight)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 void launch(const plan::KernelPlan& plan, void* kernel_args, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(plan.grid_x), static_cast<unsigned>(plan.grid_y));
@@ -98,6 +115,8 @@ CudaBackend::CudaBackend(const PackedMatrix& weights, int device)
       scale_(encoding_ == Encoding::split12
                  ? std::ldexp(1.0f, weights.window_base() - format::decoded_base_exponent)
                  : 1.0f),
+      inverse_scale_(1.0f / scale_),
+      patchable_(exceptions_are_patchable(weights, inverse_scale_)),
       nonfinite_((PackedAccess::header(weights).flags & format::has_nonfinite) != 0),
       group_count_(static_cast<std::int64_t>(PackedAccess::header(weights).group_count)) {
   require_hopper(device);
@@ -128,7 +147,7 @@ plan::Problem CudaBackend::problem(std::int64_t rows, std::int64_t m, bool x_ali
           .k = k,
           .m = m,
           .encoding = encoding_,
-          .tile_kernels_allowed = x_aligned && k % format::tile_k == 0};
+          .tile_kernels_allowed = x_aligned && patchable_ && k % format::tile_k == 0};
 }
 
 void CudaBackend::run(const RunArgs& args) const {
@@ -179,8 +198,6 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
                                     row_tiles_, 4 * plan.instance.tile().row_blocks);
   kernel_args.exceptions = {groups_.as<format::ExceptionGroup>(), extra_begin_.as<std::uint32_t>(),
                             row_tiles_};
-  kernel_args.x = args.x;
-  kernel_args.x_row_stride = args.x_row_stride;
   kernel_args.out = args.out;
   kernel_args.m = args.m;
   kernel_args.rows = args.row_end - args.row_begin;
@@ -189,6 +206,7 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   kernel_args.row_tiles = static_cast<int>(
       format::tiles_along(static_cast<std::uint64_t>(kernel_args.rows), format::tile_rows));
   kernel_args.scale = scale_;
+  kernel_args.inverse_scale = inverse_scale_;
   launch(plan, &kernel_args, static_cast<cudaStream_t>(args.stream));
 }
 

@@ -35,6 +35,8 @@ class CudaBackend final : public Linear::Backend {
   std::uint32_t row_tiles_;
   int k_tiles_;
   float scale_;  // of the decoded weights
+  float inverse_scale_;
+  bool patchable_;  // every exception is a BF16 number in the scale of the decoded weights
   bool nonfinite_;
   std::int64_t group_count_;
   DeviceMemory tiles_;

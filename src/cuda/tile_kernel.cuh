@@ -6,25 +6,26 @@
 //     v                                            v
 //   ring of w_stages                             ring of x_stages
 //     | ld.shared, decode in registers,            |
-//     v                                            v
+//     v exceptions patched in                      v
 //   wgmma m64nNk16: A = 64 decoded weight rows from registers, B = x from shared memory
 //     |
 //     v  FP32 sums of 64 features x tokens in each warpgroup
 //   all partners (k_groups x cluster) send each other the token units the other owns (st.shared
 //   inside a CTA, st.async to another; one mbarrier a warpgroup); each adds them in fixed order
 //     v
-//   exceptions, scale, stmatrix to a staging tile [token][feature], 16-byte stores
+//   scale, stmatrix to a staging tile [token][feature], 16-byte stores
 //
 // Roles: warpgroups 0 .. n-1 consume; the last one's warp 0 copies weights, its warp 1 x. Every
 // ring slot has a full barrier (bytes) and an empty barrier (weights: every consumer thread, x: one
 // arrival a consumer warp). A warpgroup decodes k tile i + 1 while the tensor cores work on k tile
 // i: two sets of fragments, at most one group of wgmma in flight when the older set is overwritten.
 //
-// Exceptions: an exception's slot decodes to a stand-in. The warp that owns a result replaces the
-// stand-in's product by the true weight's, on its sums over all k (OwnedExceptions).
+// Exceptions: an exception's slot decodes to a stand-in; the warp that owns its row overwrites it
+// in the fragment with the true weight, scaled like its neighbours. The scaled weight is a BF16
+// number for every weight but far outliers; the plan sends matrices that have such to the stream
+// kernel.
 #pragma once
 
-#include "cuda/exceptions.cuh"
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/wgmma.cuh"
 #include "cuda/tile_kernel_args.hpp"
@@ -33,6 +34,7 @@
 
 #include <cuda_bf16.h>
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -124,87 +126,84 @@ __device__ void produce_x(const TileArgs& args, const TileShare& share, std::uin
   }
 }
 
-/// The exceptions of a warp's row tile (16 features), for the `Units` token units that its
-/// warpgroup ends up owning. Their entries and x are fetched before the main loop and used after
-/// it, on the sums of all k: subtract() takes the stand-ins' products away, exactly; then the sums
-/// are scaled; then add() puts the true weights' products in (cuda/exceptions.cuh). Only the first
-/// group of 16 is fetched ahead, and its x only where registers are left for it.
-template <int Units>
-struct OwnedExceptions {
-  static constexpr bool ahead = Units <= 16;
-  static constexpr int at_once = Units <= 8 ? Units : 8;
-
+/// The exceptions of one row tile, read by one warp in order of k: a group of 16 at a time, one
+/// entry a lane. Only a row tile with more than one group ever waits for the next.
+struct ExceptionStream {
   const ExceptionView& view;
-  std::uint32_t row_tile;
-  TokenBlock block;
-  int lane;
-  LaneEntries entries;
-  std::uint32_t x[ahead ? Units : 1][2];
+  std::uint32_t extra_begin;  // next extra group to load, and the end
+  std::uint32_t extra_end;
+  uint2 entries;    // this lane's entry: k, row << 16 | bits
+  int cursor = 0;   // next entry
+  int next_k_tile;  // of that entry; INT_MAX: none is left
 
-  __device__ __forceinline__ OwnedExceptions(const ExceptionView& view, std::uint32_t row_tile,
-                                             const TokenBlock& block, int lane)
-      : view(view), row_tile(row_tile), block(block), lane(lane) {
-    entries = load_entries(view.groups + row_tile, lane);
-    if constexpr (ahead) {
-#pragma unroll
-      for (int u = 0; u < Units; ++u) gather_x(x[u], entries, block, 8 * u + lane / 4);
-    }
+  __device__ __forceinline__ ExceptionStream(const ExceptionView& view, std::uint32_t row_tile,
+                                             int lane)
+      : view(view) {
+    entries = load(row_tile, lane);
+    extra_begin = view.row_tiles + __ldg(view.extra_begin + row_tile);
+    extra_end = view.row_tiles + __ldg(view.extra_begin + row_tile + 1);
+    look_at_next();
   }
 
-  __device__ __forceinline__ void multiply_gathered(float (&sums)[Units][4],
-                                                    const std::uint32_t (&a)[4],
-                                                    const LaneEntries& e) const {
-#pragma unroll
-    for (int first = 0; first < Units; first += at_once) {
-      std::uint32_t b[at_once][2];
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        if (first + u < Units) gather_x(b[u], e, block, 8 * (first + u) + lane / 4);
+  __device__ __forceinline__ uint2 load(std::uint32_t group, int lane) const {
+    return __ldg(reinterpret_cast<const uint2*>(view.groups + group) + lane % 16);
+  }
+  __device__ __forceinline__ void look_at_next() {
+    const std::uint32_t row_bits = __shfl_sync(0xFFFFFFFFu, entries.y, cursor);
+    const std::uint32_t k = __shfl_sync(0xFFFFFFFFu, entries.x, cursor);
+    const bool used = (row_bits >> 16 & 0xFF) != format::unused_row;
+    next_k_tile = used ? static_cast<int>(k / format::tile_k) : INT_MAX;
+  }
+  __device__ __forceinline__ void advance(int lane) {
+    if (++cursor == format::group_entries) {
+      if (extra_begin == extra_end) {
+        next_k_tile = INT_MAX;
+        return;
       }
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        if (first + u < Units) ptx::mma_m16n8k16(sums[first + u], a, b[u][0], b[u][1]);
+      entries = load(extra_begin++, lane);
+      cursor = 0;
+    }
+    look_at_next();
+  }
+
+  /// Overwrites the stand-ins of k tile `k_tile` (calls go up in k) in the warp's fragments.
+  __device__ __forceinline__ void patch(std::uint32_t (&fragments)[16], int k_tile,
+                                        float inverse_scale, int lane) {
+    while (next_k_tile <= k_tile) {
+      if (next_k_tile == k_tile) {
+        patch_one(fragments, __shfl_sync(0xFFFFFFFFu, entries.x, cursor),
+                  __shfl_sync(0xFFFFFFFFu, entries.y, cursor), inverse_scale, lane);
       }
+      advance(lane);
     }
   }
 
-  /// sums[u] += fragment(entries) * x, for every group of the row tile.
-  template <class Fragment>
-  __device__ __forceinline__ void multiply(float (&sums)[Units][4],
-                                           const Fragment& fragment) const {
-    std::uint32_t a[4];
-    fragment(a, entries);
-    if constexpr (ahead) {
+  __device__ __forceinline__ static void patch_one(std::uint32_t (&fragments)[16], std::uint32_t k,
+                                                   std::uint32_t row_bits, float inverse_scale,
+                                                   int lane) {
+    const auto slot = format::fragment_slot(static_cast<int>(row_bits >> 16 & 0xFF),
+                                            static_cast<int>(k % format::tile_k));
+    const float weight = __uint_as_float(row_bits << 16) * inverse_scale;
+    const std::uint32_t value = __float_as_uint(weight) >> 16;
+    const int target = lane == slot.lane ? 4 * slot.fragment + slot.index / 2 : -1;
+    const std::uint32_t select = slot.index % 2 ? 0x5410u : 0x3254u;
 #pragma unroll
-      for (int u = 0; u < Units; ++u) ptx::mma_m16n8k16(sums[u], a, x[u][0], x[u][1]);
-    } else {
-      multiply_gathered(sums, a, entries);
-    }
-    const std::uint32_t end = __ldg(view.extra_begin + row_tile + 1);
-#pragma unroll 1
-    for (std::uint32_t i = __ldg(view.extra_begin + row_tile); i < end; ++i) {
-      const LaneEntries more = load_entries(view.groups + view.row_tiles + i, lane);
-      fragment(a, more);
-      multiply_gathered(sums, a, more);
+    for (int i = 0; i < 16; ++i) {
+      if (i == target) fragments[i] = __byte_perm(fragments[i], value, select);
     }
   }
+};
 
-  __device__ __forceinline__ void subtract(float (&sums)[Units][4]) const {
-    constexpr std::uint32_t minus = 0x8000;
-    multiply(sums, [&](std::uint32_t(&a)[4], const LaneEntries& e) {
-      stand_in_fragment(a, e, format::decoded_stand_in | minus, lane);
-    });
-  }
-  __device__ __forceinline__ void add(float (&sums)[Units][4]) const {
-    multiply(sums, [&](std::uint32_t(&a)[4], const LaneEntries& e) {
-      sparse_fragment(a, e, e.bits, lane);
-    });
-  }
+struct NoExceptions {
+  __device__ __forceinline__ NoExceptions(const ExceptionView&, std::uint32_t, int) {}
+  __device__ __forceinline__ void patch(std::uint32_t (&)[16], int, float, int) {}
 };
 
 /// One consumer warpgroup's main loop.
 template <plan::TileConfig C>
 struct TileConsumer {
+  using Exceptions =
+      std::conditional_t<C.encoding == Encoding::split12, ExceptionStream, NoExceptions>;
   static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
 
   const TileArgs& args;
@@ -214,6 +213,7 @@ struct TileConsumer {
   const int k_group;
   std::uint32_t x_ring;
   std::uint32_t w_ring;  // this lane's bytes of its row tile in slot 0
+  Exceptions exceptions;
   RingPosition<C.x_stages> x_at;
   RingPosition<C.w_stages> w_at;
 
@@ -225,6 +225,11 @@ struct TileConsumer {
         barriers(barriers),
         lane(lane),
         k_group(warpgroup / C.row_blocks),
+        exceptions(args.exceptions,
+                   static_cast<std::uint32_t>(
+                       min(share.row_tile + warpgroup % C.row_blocks * 4 + warp_in_group,
+                           share.last_row_tile)),
+                   lane),
         x_at{k_group},
         w_at{k_group} {
     constexpr plan::TileLayout layout = plan::tile_layout(C);
@@ -233,18 +238,17 @@ struct TileConsumer {
         smem + layout.w + (warpgroup % C.row_blocks * 4 + warp_in_group) * tile_bytes + lane * 16;
   }
 
-  /// Waits for a k tile of weights, frees its slot and decodes it.
-  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
-    const int slot = w_at.slot;
-    ptx::mbarrier_wait(ptx::shared_address(&barriers.w_full[slot]), w_at.parity);
-    const std::uint32_t from = w_ring + slot * (4 * C.row_blocks * tile_bytes);
+  /// Waits for a k tile of weights, frees its slot, decodes it and patches its exceptions.
+  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16], int local_k_tile) {
+    ptx::mbarrier_wait(ptx::shared_address(&barriers.w_full[w_at.slot]), w_at.parity);
+    const std::uint32_t from = w_ring + w_at.slot * (4 * C.row_blocks * tile_bytes);
     LaneTile<C.encoding> tile;
     tile.load(from);
     std::uint32_t arrived = 0;
 #pragma unroll
     for (const uint4& plane : tile.plane) arrived ^= plane.x;
     ptx::mbarrier_arrive(
-        ptx::address_after(ptx::shared_address(&barriers.w_empty[slot]), arrived, args.zero));
+        ptx::address_after(ptx::shared_address(&barriers.w_empty[w_at.slot]), arrived, args.zero));
     w_at.advance(C.k_groups);
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
@@ -253,14 +257,14 @@ struct TileConsumer {
 #pragma unroll
       for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[0][i];
     }
+    exceptions.patch(fragments, share.k_tile_begin + local_k_tile, args.inverse_scale, lane);
   }
 
   /// Starts the four wgmma of a k tile.
   __device__ __forceinline__ void multiply(float (&sums)[C.tokens / 2],
                                            std::uint32_t (&fragments)[16]) {
-    const int slot = x_at.slot;
-    ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[slot]), x_at.parity);
-    const std::uint64_t x = ptx::wgmma_descriptor(x_ring + slot * C.tokens * 128);
+    ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[x_at.slot]), x_at.parity);
+    const std::uint64_t x = ptx::wgmma_descriptor(x_ring + x_at.slot * C.tokens * 128);
     ptx::pin_registers(fragments);
     ptx::wgmma_fence();
 #pragma unroll
@@ -276,7 +280,7 @@ struct TileConsumer {
     std::uint32_t fragments[2][16];
     int i = k_group;
     if (i < share.k_tiles) {
-      decode(fragments[0]);
+      decode(fragments[0], i);
       int previous = -1;
       // Multiplies with `now` while `next` is decoded; false after the last k tile.
       const auto step = [&](std::uint32_t(&now)[16], std::uint32_t(&next)[16]) {
@@ -287,7 +291,7 @@ struct TileConsumer {
         if (previous >= 0) release_x(previous);
         previous = x_at.slot;
         x_at.advance(C.k_groups);
-        decode(next);
+        decode(next, i);
         return true;
       };
       while (step(fragments[0], fragments[1]) && step(fragments[1], fragments[0])) {
@@ -298,14 +302,9 @@ struct TileConsumer {
   }
 };
 
-/// raw16 has none.
-struct NoExceptions {};
-
 /// Sends every partner its token units, adds what the others sent, and stores the result.
 template <plan::TileConfig C>
 struct TileEpilogue {
-  using Exceptions = std::conditional_t<C.encoding == Encoding::split12,
-                                        OwnedExceptions<plan::max_units(C)>, NoExceptions>;
   static constexpr int partners = plan::partners(C);
   static constexpr int unit_bytes = 128 * 16;
   static constexpr int source_bytes = plan::max_units(C) * unit_bytes;
@@ -385,63 +384,36 @@ struct TileEpilogue {
     return sum;
   }
 
-  __device__ __forceinline__ static std::uint32_t pack(float a, float b) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+  __device__ __forceinline__ std::uint32_t pack(float a, float b) const {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(a * args.scale, b * args.scale);
     return reinterpret_cast<const std::uint32_t&>(pair);
   }
 
-  /// Adds up this partner's units, corrects, scales, and writes them to the staging tile, then to
-  /// out.
+  /// Adds, scales and writes this partner's units to the staging tile, then to out.
   template <int Owner>
-  __device__ __forceinline__ void finish(const float (&sums)[C.tokens / 2],
-                                         const Exceptions& exceptions) const {
+  __device__ __forceinline__ void finish(const float (&sums)[C.tokens / 2]) const {
     constexpr int begin = plan::first_unit(C, Owner);
-    constexpr int units = plan::first_unit(C, Owner + 1) - begin;
-    if constexpr (partners > 1) {
-      ptx::mbarrier_wait(ptx::shared_address(&barriers.received[warpgroup]), 0);
-    }
-    float result[plan::max_units(C)][4] = {};
-#pragma unroll
-    for (int u = 0; u < units; ++u) {
-      const float4 sum = total<Owner>(sums, begin + u);
-      result[u][0] = sum.x;
-      result[u][1] = sum.y;
-      result[u][2] = sum.z;
-      result[u][3] = sum.w;
-    }
-    if constexpr (C.encoding == Encoding::split12) {
-      exceptions.subtract(result);
-#pragma unroll
-      for (int u = 0; u < units; ++u) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) result[u][i] *= args.scale;
-      }
-      exceptions.add(result);
-    }
-    store<units>(result, begin * 8);
-  }
-
-  /// Writes `Units` units of results, from token `first_token` of the CTA on.
-  template <int Units>
-  __device__ __forceinline__ void store(const float (&result)[plan::max_units(C)][4],
-                                        int first_token) const {
+    constexpr int end = plan::first_unit(C, Owner + 1);
     const int lane = thread % 32;
     const int warp = thread / 32;
     const std::uint32_t staging = smem + plan::tile_layout(C).staging +
                                   warpgroup * plan::max_units(C) * 8 * plan::staging_row_bytes;
+    if constexpr (partners > 1) {
+      ptx::mbarrier_wait(ptx::shared_address(&barriers.received[warpgroup]), 0);
+    }
 #pragma unroll
-    for (int u = 0; u < Units; u += 2) {        // 16 tokens x 16 features a stmatrix
-      const int v = u + 1 < Units ? u + 1 : u;  // the last of an odd number is stored twice
-      const std::uint32_t r[4] = {
-          pack(result[u][0], result[u][1]), pack(result[u][2], result[u][3]),
-          pack(result[v][0], result[v][1]), pack(result[v][2], result[v][3])};
-      // Stored matrix l / 8: features 8 * (l / 8 % 2) of the warp's 16, tokens of unit u or v.
-      const int token = (lane / 16 ? v : u) * 8 + lane % 8;
+    for (int u = begin; u < end; u += 2) {  // 16 tokens x 16 features a stmatrix
+      const float4 a = total<Owner>(sums, u);
+      const float4 b = u + 1 < end ? total<Owner>(sums, u + 1) : a;
+      const std::uint32_t r[4] = {pack(a.x, a.y), pack(a.z, a.w), pack(b.x, b.y), pack(b.z, b.w)};
+      // Stored matrix l / 8: features 8 * (l / 8 % 2) of the warp's 16, tokens 8 * (l / 16).
+      int token = (u - begin) * 8 + lane % 8 + lane / 16 * 8;
+      if (u + 1 >= end) token = (u - begin) * 8 + lane % 8;  // the same values once more
       ptx::stmatrix_x4_trans(
           staging + token * plan::staging_row_bytes + warp * 32 + lane / 8 % 2 * 16, r);
     }
     ptx::named_barrier_sync(1 + warpgroup, 128);
-    store_staged(staging, first_token, Units * 8);
+    store_staged(staging, begin * 8, (end - begin) * 8);
   }
 
   /// Copies `count` staged tokens of 64 features to out, 16 bytes a thread where out allows it.
@@ -476,40 +448,18 @@ struct TileEpilogue {
   }
 
   template <int Owner = 0>
-  __device__ __forceinline__ void finish_as(const float (&sums)[C.tokens / 2], int me,
-                                            const Exceptions& exceptions) const {
+  __device__ __forceinline__ void finish_as(const float (&sums)[C.tokens / 2], int me) const {
     if (me == Owner) {
-      finish<Owner>(sums, exceptions);
+      finish<Owner>(sums);
     } else if constexpr (Owner + 1 < partners) {
-      finish_as<Owner + 1>(sums, me, exceptions);
+      finish_as<Owner + 1>(sums, me);
     }
   }
 
-  /// Which partner this warpgroup is.
-  __device__ __forceinline__ int partner() const {
-    return static_cast<int>(share.rank) * C.k_groups + warpgroup / C.row_blocks;
-  }
-
-  /// The exceptions that concern this warp's results; to be fetched before the main loop.
-  __device__ __forceinline__ Exceptions fetch_exceptions() const {
-    if constexpr (C.encoding != Encoding::split12) {
-      return {};
-    } else {
-      const int row_tile =
-          min(share.row_tile + warpgroup % C.row_blocks * 4 + thread / 32, share.last_row_tile);
-      // Units past the last token repeat it.
-      const std::int64_t token = min(share.token + plan::first_unit(C, partner()) * 8, args.m - 1);
-      const TokenBlock block{args.x + token * args.x_row_stride, args.x_row_stride,
-                             static_cast<int>(min(args.m - token, std::int64_t{C.tokens}))};
-      return Exceptions(args.exceptions, static_cast<std::uint32_t>(row_tile), block, thread % 32);
-    }
-  }
-
-  __device__ __forceinline__ void run(const float (&sums)[C.tokens / 2],
-                                      const Exceptions& exceptions) const {
-    const int me = partner();
+  __device__ __forceinline__ void run(const float (&sums)[C.tokens / 2]) const {
+    const int me = static_cast<int>(share.rank) * C.k_groups + warpgroup / C.row_blocks;
     if constexpr (partners > 1) send(sums, me, std::make_integer_sequence<int, partners>{});
-    finish_as(sums, me, exceptions);
+    finish_as(sums, me);
   }
 };
 
@@ -575,13 +525,12 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
     if constexpr (C.cluster > 1) ptx::cluster_wait();
   } else {
     if constexpr (consumers > 1) ptx::set_max_registers_up<240>();
-    const TileEpilogue<C> epilogue{args, share,    barriers,
-                                   smem, warp / 4, static_cast<int>(threadIdx.x) % 128};
-    const auto exceptions = epilogue.fetch_exceptions();
     float sums[C.tokens / 2] = {};
-    TileConsumer<C>(args, share, barriers, smem, warp / 4, warp % 4, lane).run(sums);
+    TileConsumer<C> consumer(args, share, barriers, smem, warp / 4, warp % 4, lane);
+    consumer.run(sums);
     if constexpr (C.cluster > 1) ptx::cluster_wait();  // the others' barriers are ready
-    epilogue.run(sums, exceptions);
+    TileEpilogue<C>{args, share, barriers, smem, warp / 4, static_cast<int>(threadIdx.x) % 128}.run(
+        sums);
   }
   // No closing cluster barrier: a warpgroup leaves when all that is sent to it has arrived.
 }

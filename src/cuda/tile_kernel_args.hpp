@@ -10,16 +10,15 @@ struct TileArgs {
   CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, tokens, 1}
   CUtensorMap w_map;  // 3-D {tile, k tiles, row tiles}, box {tile, 1, 4 * row_blocks}
   ExceptionView exceptions;
-  const std::uint16_t* x;
-  std::int64_t x_row_stride;
   void* out;  // m x rows, BF16
   std::int64_t m;
   std::int64_t rows;  // output features of this call
   int k_tiles;
-  int first_row_tile;  // of the matrix
-  int row_tiles;       // of this call
-  float scale;         // of the decoded weights
-  std::uint32_t zero;  // 0 (ptx::address_after)
+  int first_row_tile;   // of the matrix
+  int row_tiles;        // of this call
+  float scale;          // of the decoded weights
+  float inverse_scale;  // brings an exception to the decoded weights' scale
+  std::uint32_t zero;   // 0 (ptx::address_after)
 };
 
 }  // namespace slimgemm::cuda

@@ -108,7 +108,7 @@ KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu) {
                  " instances" +
                  (problem.tile_kernels_allowed || problem.encoding == Encoding::raw32
                       ? ""
-                      : ", tile kernels not allowed (alignment of x or k)");
+                      : ", tile kernels not allowed (x or exceptions)");
   return plan;
 }
 

@@ -24,8 +24,8 @@ struct Problem {
   std::int64_t k = 0;
   std::int64_t m = 0;
   Encoding encoding = Encoding::split12;
-  /// Whether the tile kernels may serve the call: base and row stride of x are multiples of 16
-  /// bytes and k is a multiple of 64.
+  /// Whether the tile kernels may serve the call: TMA can read x, k is a multiple of 64, and every
+  /// exception is a BF16 number in the scale of the decoded weights.
   bool tile_kernels_allowed = true;
 };
 
