@@ -15,8 +15,8 @@ version=$(clang-tidy --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
 commands=$build_dir/compile_commands.json
 [ -e $commands ] || die "there is no $commands: run 'make build'"
 
-# The compile commands of the C++ files, without those of CUDA, whose compiler options clang does not
-# know, and without generated files.
+# The compile commands of the C++ files, without those of CUDA, whose compiler options clang does
+# not know, and without generated files.
 lint_dir=build/lint
 mkdir -p $lint_dir
 count=$(python3 - $commands $lint_dir "$@" <<'PYTHON'
