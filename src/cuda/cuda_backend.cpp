@@ -201,6 +201,7 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   kernel_args.out = args.out;
   kernel_args.m = args.m;
   kernel_args.rows = args.row_end - args.row_begin;
+  kernel_args.x_rows = plan.x_rows;
   kernel_args.k_tiles = k_tiles_;
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
   kernel_args.row_tiles = static_cast<int>(

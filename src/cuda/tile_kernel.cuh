@@ -2,7 +2,7 @@
 // The tile kernel: a linear layer for 33 and more tokens, on the tensor cores at full rate.
 //
 //   packed tiles                                  x (m x K)
-//     | TMA box {k tile, 4 row tiles a block}      | TMA box {64 k, tokens}, 128-byte swizzle
+//     | TMA box {k tile, 4 row tiles a block}      | TMA box {64 k, x_rows}, 128-byte swizzle
 //     v                                            v
 //   ring of w_stages                             ring of x_stages
 //     | ld.shared, decode in registers,            |
@@ -109,7 +109,7 @@ __device__ void produce_weights(const TileArgs& args, const TileShare& share, st
   }
 }
 
-/// The x producer, one lane.
+/// The x producer, one lane. Rows past m keep what they had: a column of B that is not stored.
 template <plan::TileConfig C>
 __device__ void produce_x(const TileArgs& args, const TileShare& share, std::uint32_t ring,
                           TileBarriers<C>& barriers) {
@@ -119,7 +119,7 @@ __device__ void produce_x(const TileArgs& args, const TileShare& share, std::uin
     if (i >= C.x_stages) {
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[at.slot]), at.parity ^ 1);
     }
-    ptx::mbarrier_arrive_expect(full, C.tokens * 128);
+    ptx::mbarrier_arrive_expect(full, args.x_rows * 128);
     ptx::tma_load_3d(ring + at.slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(share.token),
                      share.k_tile_begin + i, full);
     at.advance(1);

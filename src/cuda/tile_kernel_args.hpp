@@ -7,12 +7,13 @@
 namespace slimgemm::cuda {
 
 struct TileArgs {
-  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, tokens, 1}
+  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, 1}
   CUtensorMap w_map;  // 3-D {tile, k tiles, row tiles}, box {tile, 1, 4 * row_blocks}
   ExceptionView exceptions;
   void* out;  // m x rows, BF16
   std::int64_t m;
   std::int64_t rows;  // output features of this call
+  int x_rows;         // min(m, tokens)
   int k_tiles;
   int first_row_tile;   // of the matrix
   int row_tiles;        // of this call

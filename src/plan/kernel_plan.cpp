@@ -72,7 +72,7 @@ KernelPlan plan_instance(const Instance& instance, const Problem& problem, const
     tokens = c.tokens;
     plan.threads = cta_threads(c);
     plan.cluster = c.cluster;
-    plan.x_rows = tokens;
+    plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
     plan.smem_bytes = tile_layout(c).total;
   }
   plan.grid_x = o.groups * plan.cluster;
