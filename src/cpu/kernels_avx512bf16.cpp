@@ -21,7 +21,6 @@ namespace slimgemm::cpu::avx512bf16 {
 
 #include "cpu/gemm-inl.hpp"
 
-// NOLINTBEGIN(portability-simd-intrinsics): the instruction is the point of this file
 struct Ops {
   using Vector = __m512i;
   using Sum = __m512;
@@ -56,8 +55,8 @@ struct Ops {
     const __m512i nibbles = load(at + 2 * format::plane_bytes);
     const __m512i first = _mm512_and_si512(nibbles, mask);
     const __m512i second = _mm512_and_si512(_mm512_rol_epi32(nibbles, 4), mask);
-    const __m512i high0 = _mm512_add_epi8(_mm512_unpacklo_epi32(first, second), base);
-    const __m512i high1 = _mm512_add_epi8(_mm512_unpackhi_epi32(first, second), base);
+    const __m512i high0 = add_bytes(_mm512_unpacklo_epi32(first, second), base);
+    const __m512i high1 = add_bytes(_mm512_unpackhi_epi32(first, second), base);
     const __m512i low0 = load(at);
     const __m512i low1 = load(at + format::plane_bytes);
     to[0] = _mm512_unpacklo_epi8(low0, high0);
@@ -75,14 +74,19 @@ struct Ops {
 
   template <Encoding E>
   static HWY_INLINE void reduce(Sum sum, float& row, float& row_plus_8) {
-    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps(sum, 1));
-    const __m128 lane = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-    const __m128 pair = _mm_add_ps(lane, _mm_movehl_ps(lane, lane));
+    const __m256 half = _mm512_castps512_ps256(sum) + _mm512_extractf32x8_ps(sum, 1);
+    const __m128 lane = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+    const __m128 pair = lane + _mm_movehl_ps(lane, lane);
     row = _mm_cvtss_f32(pair);
     row_plus_8 = _mm_cvtss_f32(_mm_movehdup_ps(pair));
   }
+
+ private:
+  static HWY_INLINE __m512i add_bytes(__m512i a, __m512i b) {
+    using Bytes = std::uint8_t __attribute__((vector_size(64)));
+    return (__m512i)((Bytes)a + (Bytes)b);
+  }
 };
-// NOLINTEND(portability-simd-intrinsics)
 
 constexpr KernelTable table = Gemm<Ops, Encoding::split12>::table("avx512bf16");
 

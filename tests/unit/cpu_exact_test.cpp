@@ -165,9 +165,9 @@ TEST_P(CpuExact, StrangeActivationsFollowIeee) {
 }
 
 TEST(CpuDotRange, TellsWhereProductsAreExact) {
-  const auto exact = [](std::vector<float> values, int weight_exponent) {
-    std::vector<std::uint16_t> bits;
-    for (const float value : values) bits.push_back(float_to_bf16(value));
+  const auto exact = [](const std::vector<float>& values, int weight_exponent) {
+    std::vector<std::uint16_t> bits(values.size());
+    std::transform(values.begin(), values.end(), bits.begin(), float_to_bf16);
     return cpu::dot_is_exact(bits.data(), 1, static_cast<std::int64_t>(bits.size()),
                              static_cast<std::int64_t>(bits.size()), weight_exponent);
   };
