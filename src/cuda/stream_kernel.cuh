@@ -157,8 +157,7 @@ struct StreamProducer {
     }
   }
 
-  /// Fills the ring for the first time. Before the weights are asked for: x that queues behind them
-  /// comes a microsecond late.
+  /// Fills the ring for the first time.
   __device__ __forceinline__ void start() {
     if (!args.all_x_by_tma) return;
     while (chunk < C.x_slots && chunk < share.chunks) copy_next();
@@ -314,9 +313,13 @@ struct StreamConsumer {
     }
   }
 
-  __device__ __forceinline__ void run(StreamBarriers<C>& barriers) {
+  /// Fills the ring for the first time.
+  __device__ __forceinline__ void start() {
 #pragma unroll
     for (int s = 0; s < C.stages; ++s) fetch(s);
+  }
+
+  __device__ __forceinline__ void run(StreamBarriers<C>& barriers) {
     int slot = 0;
     std::uint32_t parity = 0;
 #pragma unroll(C.token_tiles >= 8 || C.encoding == Encoding::raw32 ? 1 : 2)
@@ -469,6 +472,8 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
   if (warp == consumers) {
     producer.init_barriers();
     producer.start();
+  } else if (warp < consumers) {
+    consumer.start();
   }
   __syncthreads();
   if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();  // this CTA is there

@@ -72,8 +72,8 @@ double estimate_stream_us(const StreamConfig& c, const Problem& problem, const G
   const double math_us = busiest * terms * 2.0 * cta_row_tiles(c) * format::tile_rows *
                          cta_tokens(c) * cta_k_tiles * format::tile_k / sm_mma_flops_us;
   const double sm_us = std::max({loads_us, ingress_us, math_us});
-  // Start, reduction over the warps, cluster exchange, further waves.
-  const double fixed_us = 1.2 + 0.05 * consumer_warps(c) + 0.2 * c.token_tiles +
+  // Start, reduction over the warps, cluster exchange, further waves and passes over the weights.
+  const double fixed_us = 1.2 + 0.05 * consumer_warps(c) * together + 0.2 * c.token_tiles +
                           (c.cluster > 1 ? 0.7 : 0.0) + 0.5 * static_cast<double>(o.waves - 1);
   return both(sm_us, weight_read_us(problem, c.encoding)) + fixed_us;
 }
@@ -82,7 +82,8 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
                         const Occupancy& o) {
   const auto cta_k_tiles =
       static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
-  const double stage_bytes = c.row_blocks * 4 * tile_bytes(c.encoding) + c.tokens * 128;
+  const double x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, c.tokens));
+  const double stage_bytes = c.row_blocks * 4 * tile_bytes(c.encoding) + x_rows * 128;
   // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes; two row
   // blocks get in each other's way.
   const double math_us =
@@ -90,7 +91,7 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
   const double stage_us = std::max(math_us, stage_bytes / sm_ingress_bytes_us);
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
   const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / 5e6;
-  const double exchange_us = c.cluster > 1 ? 0.9 : partners(c) > 1 ? 0.4 : 0.1;
+  const double exchange_us = c.cluster > 1 ? 0.55 * c.cluster : partners(c) > 1 ? 0.4 : 0.1;
   return both(loop_us, weight_read_us(problem, c.encoding)) + 2.1 + out_us + exchange_us +
          0.8 * static_cast<double>(o.waves - 1);
 }

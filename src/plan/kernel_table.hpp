@@ -68,7 +68,7 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 1, 2, 1, 8, 4, 4, 1, 1},
     {Encoding::raw16, 1, 1, 1, 8, 4, 4, 1, 1},
     {Encoding::raw16, 1, 1, 4, 4, 4, 4, 1, 1},
-    {Encoding::raw32, 1, 1, 1, 8, 2, 2, 8, 1},
+    {Encoding::raw32, 1, 1, 1, 8, 2, 2, 8, 2},
     {Encoding::raw32, 1, 1, 1, 8, 2, 2, 1, 1},
     // Up to 16.
     {Encoding::split12, 2, 1, 1, 8, 4, 4, 1, 2},
@@ -76,7 +76,7 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 2, 2, 1, 8, 4, 4, 1, 1},
     {Encoding::split12, 2, 2, 2, 8, 2, 3, 1, 1},
     {Encoding::raw16, 2, 1, 2, 8, 2, 3, 1, 1},
-    {Encoding::raw32, 2, 1, 1, 8, 2, 2, 8, 1},
+    {Encoding::raw32, 2, 1, 1, 8, 2, 2, 8, 2},
     {Encoding::raw32, 2, 1, 1, 8, 2, 2, 1, 1},
     // Up to 32.
     {Encoding::split12, 4, 1, 1, 8, 4, 3, 1, 1},
