@@ -74,7 +74,9 @@ double estimate_stream_us(const StreamConfig& c, const Problem& problem, const G
   const double sm_us = std::max({loads_us, ingress_us, math_us});
   // Start, reduction over the warps, cluster exchange, further waves and passes over the weights.
   const double fixed_us = 1.2 + 0.05 * consumer_warps(c) * together + 0.2 * c.token_tiles +
-                          (c.cluster > 1 ? 0.7 : 0.0) + 0.5 * static_cast<double>(o.waves - 1);
+                          (c.cluster > 1 ? 0.7 : 0.0) +
+                          (c.cluster > 1 ? 2.5 : 0.5) * static_cast<double>(o.waves - 1) +
+                          0.6 * static_cast<double>(o.token_blocks - 1);
   return both(sm_us, weight_read_us(problem, c.encoding)) + fixed_us;
 }
 
