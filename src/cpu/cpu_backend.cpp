@@ -106,7 +106,10 @@ void CpuBackend::run_batch(const RunArgs& args, std::int64_t first_token,
 
   const std::int64_t first_tile = args.row_begin / format::tile_rows;
   const std::int64_t tiles = divide_up(args.row_end, format::tile_rows) - first_tile;
-  parallel_for(tiles, 1, threads_, [&](std::int64_t begin, std::int64_t end) {
+  // Whole groups, but no fewer than two ranges a thread.
+  const std::int64_t grain =
+      batch.blocks == 1 ? 1 : std::clamp<std::int64_t>(tiles / (2 * threads_), 1, cpu::group_tiles);
+  parallel_for(tiles, grain, threads_, [&](std::int64_t begin, std::int64_t end) {
     kernels.multiply(weights_, batch, first_tile + begin, first_tile + end);
   });
 }

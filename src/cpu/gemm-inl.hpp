@@ -55,8 +55,6 @@ class Gemm {
   static constexpr int tile_bytes = packed_tile_bytes(E);
   static constexpr int step_bytes = row_pairs * chunk_bytes;  // of decoded weights
   static constexpr int panel_bytes = panel_steps * step_bytes;
-  // Row tiles that share a pass over a panel of x where x has more than one block.
-  static constexpr int group_tiles = 8;
   // How far ahead of the multiplication the direct kernel asks for weights.
   static constexpr int prefetch_bytes = 4096;
 

@@ -20,6 +20,8 @@ inline constexpr int chunk_bytes = 64;
 inline constexpr int row_pairs = format::tile_rows / 2;
 // Steps that are decoded at once where more than a few tokens share them: 16 KB of weights.
 inline constexpr int panel_steps = 32;
+// Row tiles that share a pass over a panel of x where x has more than one block.
+inline constexpr int group_tiles = 8;
 
 // A packed matrix in place. The pointers live as long as the PackedMatrix.
 struct Weights {
