@@ -70,15 +70,17 @@ void prepare_kernels(Encoding encoding) {
   }
 }
 
-/// Whether every exception, times 2^(112 - base), is a BF16 number again.
+/// Whether every exception, times 2^(112 - base), is a BF16 number again, with room for its
+/// products with x.
 bool exceptions_are_patchable(const PackedMatrix& weights, float inverse_scale) {
+  constexpr float largest = 0x1p64f;
   for (const format::ExceptionGroup& group : PackedAccess::groups(weights)) {
     for (const format::ExceptionEntry& entry : group.entries) {
       const float weight = std::bit_cast<float>(static_cast<std::uint32_t>(entry.bits) << 16);
+      if (!std::isfinite(weight)) continue;  // stays what it is
       const float scaled = weight * inverse_scale;
-      const bool same_kind = std::isfinite(scaled) == std::isfinite(weight);
-      if (!same_kind || (std::bit_cast<std::uint32_t>(scaled) & 0xFFFF) != 0 ||
-          (std::isfinite(weight) && scaled / inverse_scale != weight)) {
+      if (std::abs(scaled) > largest || (std::bit_cast<std::uint32_t>(scaled) & 0xFFFF) != 0 ||
+          scaled / inverse_scale != weight) {
         return false;
       }
     }
@@ -126,6 +128,8 @@ CudaBackend::CudaBackend(const PackedMatrix& weights, int device)
   tiles_ = upload(PackedAccess::tiles(weights));
   groups_ = upload(PackedAccess::groups(weights));
   extra_begin_ = upload(PackedAccess::extra_begin(weights));
+  // A copy from pageable memory may return before it has arrived; a caller's stream need not wait.
+  check(cudaDeviceSynchronize(), "copy of the weights to the GPU");
 }
 
 std::int64_t CudaBackend::weight_bytes(std::int64_t rows) const {

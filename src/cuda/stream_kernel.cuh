@@ -136,7 +136,9 @@ struct StreamProducer {
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[slot]), parity);
     }
     const int k_tile = share.k_tile_begin + chunk * C.k_warps;
-    const bool whole = min(k_tile + C.k_warps, share.k_tile_end) * format::tile_k <= args.k;
+    const std::int64_t k_end =
+        std::int64_t{min(k_tile + C.k_warps, share.k_tile_end)} * format::tile_k;
+    const bool whole = k_end <= args.k;
     if (args.x_map_valid && whole) {
       if (lane == 0) {
         ptx::mbarrier_arrive_expect(full, C.k_warps * args.x_rows * 128);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile kernel: a linear layer for 33 and more tokens, on the tensor cores at full rate.
+// The tile kernel: a linear layer for more tokens (from about 32), on the tensor cores at full
+// rate.
 //
 //   packed tiles                                  x (m x K)
 //     | TMA box {k tile, 4 row tiles a block}      | TMA box {64 k, x_rows}, 128-byte swizzle
@@ -399,7 +400,7 @@ struct TileEpilogue {
     const std::uint32_t staging = smem + plan::tile_layout(C).staging +
                                   warpgroup * plan::max_units(C) * 8 * plan::staging_row_bytes;
     if constexpr (partners > 1) {
-      ptx::mbarrier_wait(ptx::shared_address(&barriers.received[warpgroup]), 0);
+      ptx::mbarrier_wait_cluster(ptx::shared_address(&barriers.received[warpgroup]), 0);
     }
 #pragma unroll
     for (int u = begin; u < end; u += 2) {  // 16 tokens x 16 features a stmatrix

@@ -9,6 +9,8 @@
 namespace slimgemm::plan {
 namespace {
 
+constexpr std::int64_t max_grid_y = 65535;  // token blocks of a launch
+
 constexpr double hbm_bytes_us = 4.4e6;        // streaming read
 constexpr double sm_ingress_bytes_us = 95e3;  // one SM, 57 bytes a clock
 constexpr double load_latency_us = 1.3;       // of HBM, loaded
@@ -127,7 +129,7 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   if (tile && !problem.tile_kernels_allowed) return infinity;
   if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
-  if (o.ctas_per_sm < 1) return infinity;
+  if (o.ctas_per_sm < 1 || o.token_blocks > max_grid_y) return infinity;
   return tile ? estimate_tile_us(instance.tile(), problem, gpu, o)
               : estimate_stream_us(instance.stream(), problem, gpu, o);
 }

@@ -59,17 +59,16 @@ KernelPlan plan_instance(const Instance& instance, const Problem& problem, const
                 instance_name(instance) + " can't serve " + describe(problem));
   }
   const Occupancy o = occupancy(instance, problem, gpu);
-  int tokens = 0;
   if (instance.family == Family::stream) {
     const StreamConfig& c = instance.stream();
-    tokens = cta_tokens(c);
+    const int tokens = cta_tokens(c);
     plan.threads = cta_threads(c);
     plan.cluster = c.cluster;
     plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
     plan.smem_bytes = stream_layout(c, plan.x_rows).total;
   } else {
     const TileConfig& c = instance.tile();
-    tokens = c.tokens;
+    const int tokens = c.tokens;
     plan.threads = cta_threads(c);
     plan.cluster = c.cluster;
     plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
@@ -77,12 +76,6 @@ KernelPlan plan_instance(const Instance& instance, const Problem& problem, const
   }
   plan.grid_x = o.groups * plan.cluster;
   plan.grid_y = o.token_blocks;
-  constexpr std::int64_t max_grid_y = 65535;
-  if (plan.grid_y > max_grid_y) {
-    throw Error(ErrorCode::unsupported, "m is " + number(problem.m) + ": one call takes at most " +
-                                            number(max_grid_y * tokens) +
-                                            " tokens on the GPU; split x");
-  }
   plan.reason = "estimated " + one_decimal(plan.estimated_us) + " us: " + number(o.ctas) +
                 " CTAs, " + number(o.ctas_per_sm) + " an SM, " + number(o.waves) +
                 (o.waves == 1 ? " wave" : " waves");
@@ -101,14 +94,15 @@ KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu) {
     }
   }
   if (best == nullptr) {
-    throw Error(ErrorCode::unsupported, "no kernel serves " + describe(problem));
+    throw Error(ErrorCode::unsupported, "no GPU kernel serves " + describe(problem) +
+                                            ": with so many tokens, split x into several calls");
   }
   KernelPlan plan = plan_instance(*best, problem, gpu);
   plan.reason += ", lowest of " + number(static_cast<std::int64_t>(candidates.size())) +
                  " instances" +
                  (problem.tile_kernels_allowed || problem.encoding == Encoding::raw32
                       ? ""
-                      : ", tile kernels not allowed (x or exceptions)");
+                      : ", tile kernels not allowed (alignment of x, K or far outliers)");
   return plan;
 }
 

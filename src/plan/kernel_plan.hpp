@@ -65,8 +65,7 @@ struct KernelPlan {
 /// Estimated time in microseconds; infinity if the instance can't serve the problem.
 double estimate_us(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
-/// The plan with a given instance. Errors: unsupported if it can't serve the problem, or if the
-/// grid would be too large.
+/// The plan with a given instance. Errors: unsupported if it can't serve the problem.
 KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
 /// The plan with the lowest estimate. Errors: unsupported if no instance serves the problem.

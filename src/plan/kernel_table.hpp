@@ -221,7 +221,9 @@ constexpr TileLayout tile_layout(const TileConfig& c) {
 }
 
 constexpr bool is_valid(const TileConfig& c) {
-  return c.x_stages % c.k_groups == 0 && c.w_stages % c.k_groups == 0 && warpgroups(c) <= 2 &&
+  // A slot of x is released when the next k tile of its group has started: two a group at least.
+  return c.x_stages % c.k_groups == 0 && c.w_stages % c.k_groups == 0 &&
+         c.x_stages >= 2 * c.k_groups && warpgroups(c) <= 2 &&
          tile_layout(c).total <= smem_limit_bytes && c.encoding != Encoding::raw32;
 }
 constexpr bool all_tiles_valid() {
