@@ -89,7 +89,7 @@ void unpack_weights(benchmark::State& state, const std::vector<T>& w, double max
 void read_bytes(benchmark::State& state, double max_exception_rate) {
   const slimgemm::PackedMatrix packed =
       slimgemm::pack(normal_weights(), n, k, {.max_exception_rate = max_exception_rate});
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(slimgemm::PackedMatrix::from_bytes(packed.bytes()));
   }
   set_bytes(state, elements * sizeof(std::uint16_t));

@@ -11,8 +11,8 @@ namespace slimgemm {
 
 struct LinearOptions {
   Device device = Device::cpu;
-  int cuda_device = 0;   ///< CUDA device ordinal
-  int cpu_threads = 0;   ///< worker threads of the CPU backend; 0: one for every hardware thread
+  int cuda_device = 0;  ///< CUDA device ordinal
+  int cpu_threads = 0;  ///< worker threads of the CPU backend; 0: one for every hardware thread
 };
 
 /// One linear layer without bias, out = x @ W.T, computed from the packed weights.
@@ -31,9 +31,9 @@ class Linear {
   /// Errors: invalid_argument.
   [[nodiscard]] Linear rows(std::int64_t begin, std::int64_t end) const;
 
-  [[nodiscard]] std::int64_t n() const noexcept;      ///< output features
-  [[nodiscard]] std::int64_t k() const noexcept;      ///< input features
-  [[nodiscard]] DType out_dtype() const noexcept;     ///< bf16 for BF16 weights, f32 for FP32
+  [[nodiscard]] std::int64_t n() const noexcept;   ///< output features
+  [[nodiscard]] std::int64_t k() const noexcept;   ///< input features
+  [[nodiscard]] DType out_dtype() const noexcept;  ///< bf16 for BF16 weights, f32 for FP32
   [[nodiscard]] Device device() const noexcept;
 
   /// out[i, j] = sum over k of x[i, k] * W[j, k], for i in [0, m), j in [0, n).
@@ -43,8 +43,8 @@ class Linear {
   /// out: m x N of out_dtype(), row-major, contiguous. Every element is written.
   /// m: 0 to 2^31 - 1; 0 does nothing.
   /// stream: a cudaStream_t (CUDA) or nullptr; the CPU backend returns when `out` is complete.
-  /// Errors: invalid_argument naming the value; unsupported if a GPU launch can't take so many tokens
-  /// (from 4,194,241 on); device_error if the launch failed.
+  /// Errors: invalid_argument naming the value; unsupported if a GPU launch can't take so many
+  /// tokens (from 4,194,241 on); device_error if the launch failed.
   void run(const std::uint16_t* x, std::int64_t m, void* out, void* stream = nullptr,
            std::int64_t x_row_stride = 0) const;
 

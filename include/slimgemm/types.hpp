@@ -28,9 +28,12 @@ enum class Encoding : std::uint32_t {
 /// "split12", "raw16" or "raw32".
 constexpr const char* name(Encoding encoding) {
   switch (encoding) {
-    case Encoding::split12: return "split12";
-    case Encoding::raw16: return "raw16";
-    case Encoding::raw32: return "raw32";
+    case Encoding::split12:
+      return "split12";
+    case Encoding::raw16:
+      return "raw16";
+    case Encoding::raw32:
+      return "raw32";
   }
   return "unknown";
 }

@@ -34,7 +34,8 @@ std::optional<format::Header> lay_out(const Contents& c) {
   h.window_base = static_cast<std::uint32_t>(c.window_base);
   h.exception_count = c.exception_count;
   h.tiles_offset = format::section_alignment;
-  const auto tiles_bytes = checked_multiply(tiles, tile_bytes(c.encoding));
+  const auto tiles_bytes =
+      checked_multiply(tiles, static_cast<std::uint64_t>(format::tile_bytes(c.encoding)));
   if (!tiles_bytes) return std::nullopt;
   h.tiles_bytes = *tiles_bytes;
   const auto tiles_end = checked_add(h.tiles_offset, h.tiles_bytes);

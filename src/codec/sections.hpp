@@ -13,19 +13,6 @@
 
 namespace slimgemm {
 
-/// Bytes of a tile.
-constexpr std::uint64_t tile_bytes(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::split12:
-      return format::split12_tile_bytes;
-    case Encoding::raw16:
-      return format::raw16_tile_bytes;
-    case Encoding::raw32:
-      return format::raw32_tile_bytes;
-  }
-  return 0;
-}
-
 /// What the header says beside the section bounds.
 struct Contents {
   Encoding encoding = Encoding::raw16;

@@ -64,7 +64,8 @@ TileChecker::TileChecker(std::span<const std::byte> packed, const format::Header
     : header_(header),
       row_tiles_(format::tiles_along(header.n, format::tile_rows)),
       k_tiles_(format::tiles_along(header.k, format::tile_k)),
-      tile_bytes_(tile_bytes(static_cast<Encoding>(header.encoding))),
+      tile_bytes_(
+          static_cast<std::size_t>(format::tile_bytes(static_cast<Encoding>(header.encoding)))),
       tiles_(packed.data() + header.tiles_offset),
       groups_(
           reinterpret_cast<const format::ExceptionGroup*>(packed.data() + header.groups_offset)),

@@ -34,7 +34,7 @@ void unpack_row_tile(const PackedMatrix& packed, std::span<T> out, std::size_t r
   const auto n = static_cast<std::size_t>(packed.n());
   const auto k = static_cast<std::size_t>(packed.k());
   const std::size_t k_tiles = PackedAccess::k_tiles(packed);
-  const std::size_t bytes = tile_bytes(packed.encoding());
+  const auto bytes = static_cast<std::size_t>(format::tile_bytes(packed.encoding()));
   const std::size_t row = row_tile * format::tile_rows;
   const std::size_t rows = std::min<std::size_t>(format::tile_rows, n - row);
   const std::byte* tile = PackedAccess::tiles(packed).data() + row_tile * k_tiles * bytes;

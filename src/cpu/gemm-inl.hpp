@@ -52,7 +52,7 @@ class Gemm {
   static constexpr int lanes = Ops::vector_bytes / 4;
   static constexpr int tile_steps = format::fragments_per_tile * Ops::k16_steps;
   static constexpr int panel_tiles = panel_steps / tile_steps;
-  static constexpr int tile_bytes = packed_tile_bytes(E);
+  static constexpr int tile_bytes = format::tile_bytes(E);
   static constexpr int step_bytes = row_pairs * chunk_bytes;  // of decoded weights
   static constexpr int panel_bytes = panel_steps * step_bytes;
   // How far ahead of the multiplication the direct kernel asks for weights.

@@ -15,18 +15,6 @@
 
 namespace slimgemm::cpu {
 
-constexpr int packed_tile_bytes(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::split12:
-      return format::split12_tile_bytes;
-    case Encoding::raw16:
-      return format::raw16_tile_bytes;
-    case Encoding::raw32:
-      return format::raw32_tile_bytes;
-  }
-  return 0;
-}
-
 inline constexpr int line_bytes = 64;
 
 // Asks for the cache line at an address, which may lie behind the weights: into all caches, or into

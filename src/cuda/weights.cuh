@@ -58,16 +58,10 @@ __device__ __forceinline__ std::uint32_t split_bf16_pair_nonfinite(float& v0, fl
   return __byte_perm(bits0, bits1, 0x7632);
 }
 
-/// A lane's part of one tile in shared memory, `address` its 16 bytes of plane 0. load() fetches
-/// what is kept in registers; fragment() gives the A fragments of k16 block f, whose sum is the
-/// weight: one for BF16, three for FP32 (three BF16 terms hold the 24 bits of its mantissa).
-template <Encoding E>
-struct LaneTile;
-
-template <>
-struct LaneTile<Encoding::split12> {
-  static constexpr int planes = format::split12_planes;
-  static constexpr int terms = 1;
+/// A lane's 16 bytes of every plane of a tile, in registers.
+template <int Planes>
+struct LanePlanes {
+  static constexpr int planes = Planes;
   uint4 plane[planes];
 
   __device__ __forceinline__ void load(std::uint32_t address) {
@@ -76,6 +70,18 @@ struct LaneTile<Encoding::split12> {
       plane[p] = ptx::load_shared_16(address + p * format::plane_bytes);
     }
   }
+};
+
+/// A lane's part of one tile in shared memory, `address` its 16 bytes of plane 0. load() fetches
+/// what is kept in registers; fragment() gives the A fragments of k16 block f, whose sum is the
+/// weight: one for BF16, three for FP32 (three BF16 terms hold the 24 bits of its mantissa).
+template <Encoding E>
+struct LaneTile;
+
+template <>
+struct LaneTile<Encoding::split12> : LanePlanes<format::split12_planes> {
+  static constexpr int terms = 1;
+
   __device__ __forceinline__ void fragment(std::uint32_t, int f, bool,
                                            std::uint32_t (&a)[terms][4]) const {
     const uint4& low = plane[f / 2];
@@ -86,17 +92,9 @@ struct LaneTile<Encoding::split12> {
 };
 
 template <>
-struct LaneTile<Encoding::raw16> {
-  static constexpr int planes = format::raw16_planes;
+struct LaneTile<Encoding::raw16> : LanePlanes<format::raw16_planes> {
   static constexpr int terms = 1;
-  uint4 plane[planes];
 
-  __device__ __forceinline__ void load(std::uint32_t address) {
-#pragma unroll
-    for (int p = 0; p < planes; ++p) {
-      plane[p] = ptx::load_shared_16(address + p * format::plane_bytes);
-    }
-  }
   __device__ __forceinline__ void fragment(std::uint32_t, int f, bool,
                                            std::uint32_t (&a)[terms][4]) const {
     a[0][0] = plane[f].x;

@@ -3,6 +3,8 @@
 // specification; this file and it say the same. Host and device code both include it.
 #pragma once
 
+#include <slimgemm/types.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -16,7 +18,7 @@ inline constexpr int tile_rows = 16;
 inline constexpr int tile_k = 64;
 inline constexpr int tile_weights = tile_rows * tile_k;
 inline constexpr int fragments_per_tile = tile_k / 16;
-inline constexpr int lanes = 32;          // of a warp; each owns 32 weights of a tile
+inline constexpr int lanes = 32;  // of a warp; each owns 32 weights of a tile
 inline constexpr int lane_plane_bytes = 16;
 inline constexpr int plane_bytes = lanes * lane_plane_bytes;
 
@@ -27,6 +29,18 @@ inline constexpr int raw32_planes = 8;
 inline constexpr int split12_tile_bytes = split12_planes * plane_bytes;  // 1536
 inline constexpr int raw16_tile_bytes = raw16_planes * plane_bytes;      // 2048
 inline constexpr int raw32_tile_bytes = raw32_planes * plane_bytes;      // 4096
+
+constexpr int tile_bytes(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::split12:
+      return split12_tile_bytes;
+    case Encoding::raw16:
+      return raw16_tile_bytes;
+    case Encoding::raw32:
+      return raw32_tile_bytes;
+  }
+  return 0;
+}
 
 // The window: 16 biased exponents from an even base. Exponents 0 (zero, subnormal) and 255 (Inf,
 // NaN) are always exceptions.
@@ -42,10 +56,10 @@ inline constexpr std::uint16_t decoded_stand_in = 0x3800;  // what an exception'
 // group of each row tile, so that a kernel finds it without a look-up; the rest follow, row tile by
 // row tile, from index row_tiles + extra_begin[row_tile].
 struct ExceptionEntry {
-  std::uint32_t k;      // column
-  std::uint16_t bits;   // the weight's BF16 bits
-  std::uint8_t row;     // row inside the tile, 0..15; unused_row: an empty slot
-  std::uint8_t zero;    // 0
+  std::uint32_t k;     // column
+  std::uint16_t bits;  // the weight's BF16 bits
+  std::uint8_t row;    // row inside the tile, 0..15; unused_row: an empty slot
+  std::uint8_t zero;   // 0
 };
 inline constexpr int group_entries = 16;
 inline constexpr std::uint8_t unused_row = 0xFF;
@@ -104,7 +118,8 @@ constexpr FragmentSlot fragment_slot(int row, int k) {
 
 // split12: byte of a tile that holds the low byte of a weight: planes 0 and 1, two fragments each.
 constexpr int low_byte_offset(FragmentSlot s) {
-  return (s.fragment / 2) * plane_bytes + s.lane * lane_plane_bytes + (s.fragment % 2) * 8 + s.index;
+  return (s.fragment / 2) * plane_bytes + s.lane * lane_plane_bytes + (s.fragment % 2) * 8 +
+         s.index;
 }
 // split12: plane 2 holds a 32-bit word per lane and fragment. Its byte b (0..3) carries the nibbles
 // of weights b and 4 + b. A nibble is sign << 3 | code; code = (exponent >> 1) - (base >> 1).
@@ -119,12 +134,14 @@ constexpr std::uint32_t nibble_bits(int index, std::uint32_t sign, std::uint32_t
   const std::uint32_t high = (sign << 7 | code) << (8 * (index % 4));
   return index < 4 ? high : (high >> 4 | high << 28);
 }
-// raw16: plane = fragment, 8 weights a lane. raw32: two planes a fragment, 4 weights a lane in each.
+// raw16: plane = fragment, 8 weights a lane. raw32: two planes a fragment, 4 weights a lane in
+// each.
 constexpr int raw16_offset(FragmentSlot s) {
   return s.fragment * plane_bytes + s.lane * lane_plane_bytes + 2 * s.index;
 }
 constexpr int raw32_offset(FragmentSlot s) {
-  return (2 * s.fragment + s.index / 4) * plane_bytes + s.lane * lane_plane_bytes + 4 * (s.index % 4);
+  return (2 * s.fragment + s.index / 4) * plane_bytes + s.lane * lane_plane_bytes +
+         4 * (s.index % 4);
 }
 
 }  // namespace slimgemm::format

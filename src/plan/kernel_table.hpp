@@ -32,17 +32,7 @@ struct StreamConfig {
   friend constexpr bool operator==(const StreamConfig&, const StreamConfig&) = default;
 };
 
-constexpr int tile_bytes(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::split12:
-      return format::split12_tile_bytes;
-    case Encoding::raw16:
-      return format::raw16_tile_bytes;
-    case Encoding::raw32:
-      return format::raw32_tile_bytes;
-  }
-  return 0;
-}
+using format::tile_bytes;
 
 constexpr int cta_row_tiles(const StreamConfig& c) { return c.row_groups * c.row_tiles; }
 constexpr int cta_tokens(const StreamConfig& c) { return 8 * c.token_tiles; }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
 
-int main(int argc, char** argv) {
-  using namespace slimgemm::cli;
+namespace slimgemm::cli {
+namespace {
+
+int run(int argc, char** argv) {
   CLI::App app{"SlimGEMM: linear layers for LLM inference on losslessly packed BF16 weights"};
   app.set_version_flag("--version", "slimgemm " SLIMGEMM_VERSION);
   app.require_subcommand(1);
@@ -20,9 +20,18 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? exit_ok : exit_usage;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "slimgemm: {}\n", error.what());
-    return exit_usage;
   }
   return exit_code;
+}
+
+}  // namespace
+}  // namespace slimgemm::cli
+
+int main(int argc, char** argv) {
+  try {
+    return slimgemm::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "slimgemm: %s\n", error.what());
+    return slimgemm::cli::exit_usage;
+  }
 }
