@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stream kernel: a linear layer for few tokens, bound by reading the packed weights.
 //
-//   HBM: packed tiles of 16 rows x 64 k            x (m x K)            exception groups
-//        |  cp.async, 16 bytes a lane                |  TMA box {64 k, tokens, k_warps}   |
-//        v                                           v                                    v
-//   ring of `stages` tiles, private to a lane    ring of `x_slots` chunks           exception
-//   warps:
-//        |  ld.shared, decode in registers           |  ldmatrix                    its own MMAs on
-//        v                                           v                              gathered x
-//   consumer warps (row_groups x k_warps): mma.sync m16n8k16, A = weights, B = x          |
-//        |                                                                                |
-//        v  partial sums over k_warps meet in shared memory, in fixed order               |
-//   [cluster > 1: each CTA sends its sums to the CTA that owns them, in fixed order]      |
-//        v                                                                                v
+//   HBM: packed tiles of 16 rows x 64 k        x (m x K)                 exception groups
+//        |  cp.async, 16 bytes a lane            |  TMA box                |
+//        v                                       v                         v
+//   ring of `stages` tiles, private to a lane    ring of `x_slots` chunks  exception warps: their
+//        |  ld.shared, decode in registers       |  ldmatrix               own MMAs on gathered x
+//        v                                       v                         |
+//   consumer warps (row_groups x k_warps): mma.sync m16n8k16, A = weights, B = x
+//        |                                                                 |
+//        v  partial sums over k_warps meet in shared memory, in fixed order
+//   [cluster > 1: each CTA sends its sums to the CTA that owns them, in fixed order]
+//        v                                                                 v
 //   out = (sum - stand_ins) * scale + true_weights, stored as BF16 or FP32
 //
 // Who waits where: a consumer lane copies and reads its own bytes of the weight ring, so wait_group
-// is the only synchronisation there. A chunk of x has a full barrier (TMA bytes, or the lanes'
-// cp.async) and an empty barrier (all consumer threads); the producer warp refills a slot when all
-// have left it. Two CTA barriers end the loop: before the partial sums (only where they share
-// memory with the rings) and after.
+// is the only synchronisation there. A chunk of x has a full barrier (TMA's bytes, or the lanes'
+// stores) and an empty barrier (all consumer threads); the producer warp refills a slot when all
+// have left it. Neither ring waits for the other when it is filled for the first time. Two CTA
+// barriers end the loop: before the partial sums (only where they share memory with the rings) and
+// after.
 #pragma once
 
 #include "cuda/exceptions.cuh"
