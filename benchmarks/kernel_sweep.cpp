@@ -98,6 +98,7 @@ class Sweep {
                                 .stream = stream});
       });
       std::vector<double> times_us;
+      times_us.reserve(replays);
       for (int i = 0; i < replays; ++i) times_us.push_back(executor_->replay_us(*recorded, {}));
       std::nth_element(times_us.begin(), times_us.begin() + replays / 2, times_us.end());
       timings.push_back({times_us[replays / 2] - empty_us_, us, instance});
