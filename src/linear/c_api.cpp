@@ -47,6 +47,15 @@ T& required(T* pointer, const char* what) {
   return *pointer;
 }
 
+// A C caller may pass any value for an enumeration; C++ may read it only as a plain integer.
+template <class Enum>
+std::uint32_t raw_value(const Enum& value) {
+  std::uint32_t raw = 0;
+  static_assert(sizeof(value) == sizeof(raw));
+  std::memcpy(&raw, &value, sizeof(raw));
+  return raw;
+}
+
 std::size_t element_count(int64_t n, int64_t k) {
   const bool valid =
       n >= 1 && k >= 1 && n <= slimgemm::max_dimension && k <= slimgemm::max_dimension;
@@ -68,15 +77,16 @@ slimgemm_status slimgemm_pack(const void* w, slimgemm_dtype dtype, int64_t n, in
     required(static_cast<const char*>(w), "w");
     const slimgemm::PackOptions options{.threads = threads};
     const std::size_t count = element_count(n, k);
-    if (dtype == SLIMGEMM_BF16) {
+    const std::uint32_t type = raw_value(dtype);
+    if (type == SLIMGEMM_BF16) {
       *packed = new slimgemm_packed{
           slimgemm::pack(std::span(static_cast<const uint16_t*>(w), count), n, k, options)};
-    } else if (dtype == SLIMGEMM_F32) {
+    } else if (type == SLIMGEMM_F32) {
       *packed = new slimgemm_packed{
           slimgemm::pack(std::span(static_cast<const float*>(w), count), n, k, options)};
     } else {
       throw slimgemm::Error(slimgemm::ErrorCode::invalid_argument,
-                            "dtype is " + std::to_string(static_cast<int>(dtype)) +
+                            "dtype is " + std::to_string(type) +
                                 ": it must be SLIMGEMM_BF16 (1) or SLIMGEMM_F32 (2)");
     }
   });
@@ -128,7 +138,7 @@ slimgemm_status slimgemm_linear_create(const slimgemm_packed* packed, slimgemm_d
     required(linear, "linear") = nullptr;
     *linear = new slimgemm_linear{slimgemm::Linear(
         required(packed, "packed").matrix,
-        {.device = static_cast<slimgemm::Device>(device), .cuda_device = cuda_device})};
+        {.device = static_cast<slimgemm::Device>(raw_value(device)), .cuda_device = cuda_device})};
   });
 }
 
