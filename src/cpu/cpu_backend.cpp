@@ -68,7 +68,8 @@ class CpuBackend : public Linear::Backend {
     return target_.tables->tables[cpu::encoding_index(packed_.encoding())];
   }
   [[nodiscard]] bool wants_dot(std::int64_t tokens) const {
-    return tokens <= target_.dot_max_tokens && packed_.encoding() == Encoding::split12;
+    return target_.dot != nullptr && tokens <= target_.dot_max_tokens &&
+           packed_.encoding() == Encoding::split12;
   }
   void run_batch(const RunArgs& args, std::int64_t first_token, std::int64_t tokens) const;
 
