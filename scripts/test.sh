@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# make test: everything that `make judge` does, then all checks and all tests. Ends with ctest's
-# closing line.
+# make test: everything that `make judge` does, then all checks and all tests. Ends with a line that
+# counts the tests of the release build.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 headers() { cmake --build --preset release --target all_verify_interface_header_sets; }
@@ -9,7 +9,10 @@ sanitizers() {
   scripts/build.sh asan
   ctest --preset asan -j "$(nproc)"
 }
-tests() { ctest --preset release -j "$(nproc)"; }
+tests() { ctest --preset release -j "$(nproc)" --output-junit tests.xml; }
+
+# count <attribute>: of the first element of ctest's report.
+count() { grep -m 1 -oE "^\s+$1=\"[0-9]+" $build_dir/tests.xml | grep -oE '[0-9]+'; }
 
 started=$SECONDS
 step "Setup for the tests" scripts/setup.sh test
@@ -20,5 +23,7 @@ step "Public headers are self-contained" headers
 step "Lint" scripts/lint.sh
 step "Tests with AddressSanitizer and UndefinedBehaviorSanitizer" sanitizers
 step "Fuzz" scripts/fuzz.sh
-printf '\nChecks passed in %d s; the tests are next\n' $((SECONDS - started))
 step "Tests" tests
+printf '\nEverything passed in %d s\n' $((SECONDS - started))
+printf '%d passed, %d failed, %d skipped\n' \
+  $(($(count tests) - $(count failures) - $(count skipped))) "$(count failures)" "$(count skipped)"
