@@ -12,9 +12,17 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
+
+namespace slimgemm::plan {
+
+// GoogleTest names a parameter by this.
+void PrintTo(const Instance& instance, std::ostream* out) { *out << instance_name(instance); }
+
+}  // namespace slimgemm::plan
 
 namespace slimgemm::cuda {
 namespace {
