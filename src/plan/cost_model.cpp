@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The constants are measurements on an H200, docs/decisions/gpu-plan.md.
+// The constants are measurements on an H200, docs/decisions/gpu-kernels.md.
 #include "plan/cost_model.hpp"
 
 #include <algorithm>
