@@ -2,11 +2,11 @@
 // Linear on the CPU: x is arranged once a call in the order of the packed weights, then every
 // thread works its way through row tiles. docs/kernels-cpu.md explains the kernels.
 #include "codec/packed_access.hpp"
-#include "cpu/bf16.hpp"
 #include "cpu/kernels.hpp"
 #include "cpu/targets.hpp"
 #include "cpu/x_range.hpp"
 #include "linear/backend.hpp"
+#include "support/bf16.hpp"
 #include "support/parallel.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ cpu::Weights view_of(const PackedMatrix& packed) {
   weights.window_base = packed.window_base();
   for (const format::ExceptionGroup& group : weights.groups) {
     for (const format::ExceptionEntry& e : group.entries) {
-      if (cpu::bf16_is_subnormal(e.bits)) weights.has_subnormals = true;
+      if (bf16_is_subnormal(e.bits)) weights.has_subnormals = true;
     }
   }
   return weights;

@@ -2,9 +2,9 @@
 // What gemm-inl.hpp uses, outside any target attribute.
 #pragma once
 
-#include "cpu/bf16.hpp"
 #include "cpu/exception_cursor.hpp"
 #include "cpu/kernels.hpp"
+#include "support/bf16.hpp"
 
 #include <algorithm>
 #include <array>

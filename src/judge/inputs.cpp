@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/inputs.hpp"
 
-#include "judge/bf16.hpp"
 #include "judge/random.hpp"
+#include "support/bf16.hpp"
 #include "support/parallel.hpp"
 
 #include <fmt/format.h>

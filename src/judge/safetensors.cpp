@@ -11,7 +11,7 @@
 
 #if SLIMGEMM_HAVE_JSON
 
-#include "judge/bf16.hpp"
+#include "support/bf16.hpp"
 #include "support/checks.hpp"
 
 #include <nlohmann/json.hpp>

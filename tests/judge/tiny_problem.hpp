@@ -3,9 +3,9 @@
 // it.
 #pragma once
 
-#include "judge/bf16.hpp"
 #include "judge/contender.hpp"
 #include "judge/run.hpp"
+#include "support/bf16.hpp"
 
 #include <array>
 #include <cstring>

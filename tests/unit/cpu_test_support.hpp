@@ -4,8 +4,8 @@
 
 #include <slimgemm/slimgemm.hpp>
 
-#include "cpu/bf16.hpp"
 #include "cpu/targets.hpp"
+#include "support/bf16.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,9 +21,6 @@
 #include <vector>
 
 namespace slimgemm::test {
-
-using cpu::bf16_to_float;
-using cpu::float_to_bf16;
 
 /// Forces a target while it lives.
 class ForcedTarget {

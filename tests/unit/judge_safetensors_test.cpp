@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/safetensors.hpp"
 
-#include "judge/bf16.hpp"
+#include "support/bf16.hpp"
 
 #include <slimgemm/error.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <slimgemm/error.hpp>
 
-#include "judge/bf16.hpp"
+#include "support/bf16.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/verdict.hpp"
 
-#include "judge/bf16.hpp"
 #include "judge/executor.hpp"
+#include "support/bf16.hpp"
 
 #include <slimgemm/error.hpp>
 

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace slimgemm::cpu {
+namespace slimgemm {
 
 inline float bf16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -24,4 +24,4 @@ constexpr bool bf16_is_subnormal(std::uint16_t bits) {
   return (bits & 0x7F80U) == 0 && (bits & 0x7FU) != 0;
 }
 
-}  // namespace slimgemm::cpu
+}  // namespace slimgemm
