@@ -2,6 +2,7 @@
 #include "plan/kernel_plan.hpp"
 
 #include "plan/cost_model.hpp"
+#include "plan/tuning_table.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -14,14 +15,51 @@ namespace {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-std::string one_decimal(double value) {
-  const std::string text = std::to_string(std::round(value * 10) / 10);
-  return text.substr(0, text.find('.') + 2);
+std::string decimals(double value, std::size_t digits) {
+  const double unit = std::pow(10, static_cast<double>(digits));
+  const std::string text = std::to_string(std::round(value * unit) / unit);
+  return text.substr(0, text.find('.') + 1 + digits);
 }
 
 std::string describe(const Problem& problem) {
   return "n=" + number(problem.rows) + " k=" + number(problem.k) + " m=" + number(problem.m) +
          " in " + name(problem.encoding);
+}
+
+/// The plan with an instance that can serve the problem; its reason begins with `words`.
+KernelPlan lay_out(const Instance& instance, double estimated_us, const Problem& problem,
+                   const GpuFacts& gpu, const std::string& words) {
+  KernelPlan plan;
+  plan.instance = instance;
+  plan.estimated_us = estimated_us;
+  const Occupancy o = occupancy(instance, problem, gpu);
+  if (instance.family == Family::stream) {
+    const StreamConfig& c = instance.stream();
+    const int tokens = cta_tokens(c);
+    plan.threads = cta_threads(c);
+    plan.cluster = c.cluster;
+    plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
+    plan.smem_bytes = stream_layout(c, plan.x_rows).total;
+  } else {
+    const TileConfig& c = instance.tile();
+    const int tokens = c.tokens;
+    plan.threads = cta_threads(c);
+    plan.cluster = c.cluster;
+    plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
+    plan.smem_bytes = tile_layout(c).total;
+  }
+  plan.grid_x = o.groups * plan.cluster;
+  plan.grid_y = o.token_blocks;
+  plan.reason = words + ": " + number(o.ctas) + " CTAs, " + number(o.ctas_per_sm) + " an SM, " +
+                number(o.waves) + (o.waves == 1 ? " wave" : " waves");
+  return plan;
+}
+
+std::string estimate_words(double us) { return "estimated " + decimals(us, 1) + " us"; }
+
+std::string measured_words(const TunedPlan& tuned, const Problem& problem) {
+  return "tuned, measured " + decimals(tuned.measured_us, 2) + " us" +
+         (tuned.m == problem.m ? "" : " at m=" + number(tuned.m));
 }
 
 }  // namespace
@@ -51,38 +89,15 @@ std::string instance_name(const Instance& instance) {
 }
 
 KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu) {
-  KernelPlan plan;
-  plan.instance = instance;
-  plan.estimated_us = estimate_us(instance, problem, gpu);
-  if (!std::isfinite(plan.estimated_us)) {
+  const double us = estimate_us(instance, problem, gpu);
+  if (!std::isfinite(us)) {
     throw Error(ErrorCode::unsupported,
                 instance_name(instance) + " can't serve " + describe(problem));
   }
-  const Occupancy o = occupancy(instance, problem, gpu);
-  if (instance.family == Family::stream) {
-    const StreamConfig& c = instance.stream();
-    const int tokens = cta_tokens(c);
-    plan.threads = cta_threads(c);
-    plan.cluster = c.cluster;
-    plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
-    plan.smem_bytes = stream_layout(c, plan.x_rows).total;
-  } else {
-    const TileConfig& c = instance.tile();
-    const int tokens = c.tokens;
-    plan.threads = cta_threads(c);
-    plan.cluster = c.cluster;
-    plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
-    plan.smem_bytes = tile_layout(c).total;
-  }
-  plan.grid_x = o.groups * plan.cluster;
-  plan.grid_y = o.token_blocks;
-  plan.reason = "estimated " + one_decimal(plan.estimated_us) + " us: " + number(o.ctas) +
-                " CTAs, " + number(o.ctas_per_sm) + " an SM, " + number(o.waves) +
-                (o.waves == 1 ? " wave" : " waves");
-  return plan;
+  return lay_out(instance, us, problem, gpu, estimate_words(us));
 }
 
-KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu) {
+KernelPlan plan_by_model(const Problem& problem, const GpuFacts& gpu) {
   const std::vector<Instance> candidates = instances_of(problem.encoding);
   const Instance* best = nullptr;
   double best_us = std::numeric_limits<double>::infinity();
@@ -97,13 +112,27 @@ KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu) {
     throw Error(ErrorCode::unsupported, "no GPU kernel serves " + describe(problem) +
                                             ": with so many tokens, split x into several calls");
   }
-  KernelPlan plan = plan_instance(*best, problem, gpu);
+  KernelPlan plan = lay_out(*best, best_us, problem, gpu, estimate_words(best_us));
   plan.reason += ", lowest of " + number(static_cast<std::int64_t>(candidates.size())) +
                  " instances" +
                  (problem.tile_kernels_allowed || problem.encoding == Encoding::raw32
                       ? ""
                       : ", tile kernels not allowed (alignment of x, K or far outliers)");
   return plan;
+}
+
+KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu, const TuningTable& table) {
+  if (const TunedPlan* tuned = table.find(problem, gpu)) {
+    const double us = estimate_us(tuned->instance, problem, gpu);
+    if (std::isfinite(us)) {
+      return lay_out(tuned->instance, us, problem, gpu, measured_words(*tuned, problem));
+    }
+  }
+  return plan_by_model(problem, gpu);
+}
+
+KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu) {
+  return plan_kernel(problem, gpu, shipped_tuning_table());
 }
 
 }  // namespace slimgemm::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a problem to the kernel instance that serves it: a cost model over the closed list of
-// kernel_table.hpp. Pure host C++.
+// From a problem to the kernel instance that serves it, one of the closed list of
+// kernel_table.hpp: by the table of tuned plans, or by a cost model. Pure host C++.
 #pragma once
 
 #include "plan/kernel_table.hpp"
@@ -69,6 +69,14 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
 KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
 /// The plan with the lowest estimate. Errors: unsupported if no instance serves the problem.
+KernelPlan plan_by_model(const Problem& problem, const GpuFacts& gpu);
+
+class TuningTable;
+
+/// The plan with the instance that `table` names, or where it has none that can serve the problem,
+/// plan_by_model. Errors: unsupported if no instance serves the problem.
+KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu, const TuningTable& table);
+/// With the table that the library was built with.
 KernelPlan plan_kernel(const Problem& problem, const GpuFacts& gpu);
 
 }  // namespace slimgemm::plan

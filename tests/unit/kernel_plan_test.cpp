@@ -35,7 +35,7 @@ TEST(KernelPlan, ServesEveryShapeInEveryEncoding) {
         for (const std::int64_t m : {1, 2, 9, 33, 65, 300, 8192}) {
           const Problem problem{
               .rows = n, .k = k, .m = m, .encoding = e, .tile_kernels_allowed = k % 64 == 0};
-          const KernelPlan plan = plan_kernel(problem, h200);
+          const KernelPlan plan = plan_by_model(problem, h200);
           EXPECT_GT(plan.grid_x, 0);
           EXPECT_LE(plan.smem_bytes, smem_limit_bytes);
           EXPECT_LE(plan.threads, 1024);
@@ -48,16 +48,17 @@ TEST(KernelPlan, ServesEveryShapeInEveryEncoding) {
 
 TEST(KernelPlan, TileKernelsOnlyWhereTheyAreAllowed) {
   Problem problem{.rows = 4096, .k = 8192, .m = 128};
-  EXPECT_EQ(plan_kernel(problem, h200).instance.family, Family::tile);
+  EXPECT_EQ(plan_by_model(problem, h200).instance.family, Family::tile);
   problem.tile_kernels_allowed = false;
-  EXPECT_EQ(plan_kernel(problem, h200).instance.family, Family::stream);
+  EXPECT_EQ(plan_by_model(problem, h200).instance.family, Family::stream);
   problem.encoding = Encoding::raw32;
-  EXPECT_EQ(plan_kernel(problem, h200).instance.family, Family::stream);
+  EXPECT_EQ(plan_by_model(problem, h200).instance.family, Family::stream);
 }
 
 TEST(KernelPlan, FewTokensStream) {
   for (const std::int64_t m : {1, 8, 16}) {
-    EXPECT_EQ(plan_kernel({.rows = 8192, .k = 4096, .m = m}, h200).instance.family, Family::stream);
+    EXPECT_EQ(plan_by_model({.rows = 8192, .k = 4096, .m = m}, h200).instance.family,
+              Family::stream);
   }
 }
 
@@ -73,7 +74,7 @@ TEST(KernelPlan, ClustersNeedEnoughKTiles) {
 
 TEST(KernelPlan, RefusesMoreTokensThanAGridTakes) {
   try {
-    plan_kernel({.rows = 64, .k = 64, .m = max_dimension, .tile_kernels_allowed = false}, h200);
+    plan_by_model({.rows = 64, .k = 64, .m = max_dimension, .tile_kernels_allowed = false}, h200);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);

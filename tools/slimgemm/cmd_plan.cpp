@@ -4,6 +4,7 @@
 
 #include "judge/cases.hpp"
 #include "plan/kernel_plan.hpp"
+#include "plan/tuning_table.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -11,7 +12,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -26,6 +29,8 @@ struct PlanOptions {
   std::string encoding = "split12";
   int sm_count = plan::GpuFacts{}.sm_count;
   bool all = false;
+  bool model = false;
+  std::string table;
 };
 
 Encoding parse_encoding(const std::string& text) {
@@ -36,8 +41,33 @@ Encoding parse_encoding(const std::string& text) {
               "--encoding is " + text + ": it must be split12, raw16 or raw32");
 }
 
-void print_plan(const plan::Problem& problem, const plan::GpuFacts& gpu, bool all) {
-  const plan::KernelPlan chosen = plan::plan_kernel(problem, gpu);
+/// The table to plan with: none, one from a file, or the one that this build has.
+plan::TuningTable choose_table(const PlanOptions& options) {
+  if (options.model) return {};
+  if (options.table.empty()) {
+    const std::vector<std::string>& errors = plan::shipped_tuning_errors();
+    if (!errors.empty()) {
+      fmt::print(stderr, "the tuned plans of this build are not used: {}\n", errors.front());
+    }
+    return plan::shipped_tuning_table();
+  }
+  std::ifstream file(options.table, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) {
+    throw Error(ErrorCode::io_error, fmt::format("cannot read {}", options.table));
+  }
+  plan::TuningText text = plan::read_tuning_table(content.str(), options.table);
+  std::vector<std::string> errors = std::move(text.errors);
+  errors.insert(errors.end(), text.unknown_instances.begin(), text.unknown_instances.end());
+  if (!errors.empty()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}", fmt::join(errors, "\n")));
+  }
+  return plan::TuningTable(std::move(text.entries));
+}
+
+void print_plan(const plan::Problem& problem, const plan::GpuFacts& gpu,
+                const plan::TuningTable& table, bool all) {
+  const plan::KernelPlan chosen = plan::plan_kernel(problem, gpu, table);
   fmt::print("m={:<5} {}: {} x {} CTAs of {} threads, {} B shared memory; {}\n", problem.m,
              plan::instance_name(chosen.instance), chosen.grid_x, chosen.grid_y, chosen.threads,
              chosen.smem_bytes, chosen.reason);
@@ -79,6 +109,7 @@ int run_plan(PlanOptions options) {
   }
   plan::GpuFacts gpu;
   gpu.sm_count = options.sm_count;
+  const plan::TuningTable table = choose_table(options);
   fmt::print("n={} k={} {} on {} SMs\n", options.n, options.k, name(encoding), gpu.sm_count);
   for (const std::int64_t m : options.m) {
     if (m < 1 || m > max_dimension) {
@@ -90,7 +121,7 @@ int run_plan(PlanOptions options) {
                 .m = m,
                 .encoding = encoding,
                 .tile_kernels_allowed = options.k % format::tile_k == 0},
-               gpu, options.all);
+               gpu, table, options.all);
   }
   return exit_ok;
 }
@@ -111,6 +142,10 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_flag("--all", options->all, "List every instance with its estimate");
+  auto* model = command->add_flag(
+      "--model", options->model, "The cost model's choice, whatever the table of tuned plans says");
+  command->add_option("--table", options->table, "Tuned plans from a file, not those of this build")
+      ->excludes(model);
   command->callback([options, &exit_code] { exit_code = run_plan(*options); });
 }
 
