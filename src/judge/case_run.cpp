@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 namespace slimgemm::judge {
@@ -25,7 +26,7 @@ struct PoolEntry {
   std::vector<double> reference;  // empty until first needed
 };
 
-// Contender or baseline on one shape.
+// Contender or a baseline on one shape.
 struct Side {
   Contender* who = nullptr;
   std::unique_ptr<Buffer> out;
@@ -39,12 +40,16 @@ struct Side {
 class CaseRun {
  public:
   CaseRun(Session& session, const Case& c)
-      : session_(session), shape_(resolve(c, session.options.layers)) {}
+      : session_(session),
+        shape_(resolve(c, session.options.problem.layers)),
+        baselines_(session.baselines.size()) {}
 
   CaseResult run() {
     make_pool();
     start(contender_, session_.contender);
-    if (session_.baseline != nullptr && shape_.scored) start(baseline_, *session_.baseline);
+    for (std::size_t i = 0; i < baselines_.size() && shape_.scored; ++i) {
+      if (session_.baselines[i] != nullptr) start(baselines_[i], *session_.baselines[i]);
+    }
     for (int i = 0; i < session_.options.warmup_replays && all_alive(); ++i) pair(i, false);
     if (shape_.scored) {
       timed_pairs();
@@ -57,7 +62,9 @@ class CaseRun {
  private:
   [[nodiscard]] int pool_size() const { return static_cast<int>(pool_.size()); }
   [[nodiscard]] bool all_alive() const {
-    return contender_.alive && (baseline_.recorded == nullptr || baseline_.alive);
+    return contender_.alive && std::all_of(baselines_.begin(), baselines_.end(), [](const Side& b) {
+             return b.recorded == nullptr || b.alive;
+           });
   }
 
   // x lies before a zone of poison, so that reading past its end gives NaN.
@@ -154,17 +161,18 @@ class CaseRun {
     checked = std::move(bytes);
   }
 
-  // Both sides on the same input; who goes first alternates.
+  // All sides on the same input; who goes first changes.
   void pair(int index, bool timed) {
-    double ours = 0;
-    double theirs = 0;
-    const bool with_baseline = baseline_.alive;
-    if (with_baseline && index % 2 == 1) theirs = replay(baseline_, index);
-    ours = replay(contender_, index);
-    if (with_baseline && index % 2 == 0) theirs = replay(baseline_, index);
+    std::vector<Side*> sides{&contender_};
+    for (Side& baseline : baselines_) {
+      if (baseline.alive) sides.push_back(&baseline);
+    }
+    std::vector<double> times_us(sides.size());
+    for (const std::size_t i : turn_order(sides.size(), index)) {
+      times_us[i] = replay(*sides[i], index);
+    }
     if (!timed || !all_alive()) return;
-    contender_.times_us.push_back(ours);
-    if (with_baseline) baseline_.times_us.push_back(theirs);
+    for (std::size_t i = 0; i < sides.size(); ++i) sides[i]->times_us.push_back(times_us[i]);
   }
 
   void timed_pairs() {
@@ -203,12 +211,17 @@ class CaseRun {
       const auto x_bytes = static_cast<std::size_t>(shape_.m * shape_.k * 2);
       result.ceiling_us = session_.ceiling_us(weight_bytes + x_bytes + output_bytes(shape_));
     }
-    if (!baseline_.times_us.empty()) {
-      baseline_.result.time = spread(baseline_.times_us);
-      result.speedup = paired_speedup(contender_.times_us, baseline_.times_us);
+    for (Side& side : baselines_) {
+      auto& baseline = result.baselines.emplace_back();
+      if (side.who == nullptr) continue;
+      baseline.emplace();
+      if (!side.times_us.empty()) {
+        side.result.time = spread(side.times_us);
+        baseline->speedup = paired_speedup(contender_.times_us, side.times_us);
+      }
+      baseline->side = std::move(side.result);
     }
     result.contender = std::move(contender_.result);
-    if (baseline_.who != nullptr) result.baseline = std::move(baseline_.result);
     return result;
   }
 
@@ -217,7 +230,7 @@ class CaseRun {
   std::vector<PoolEntry> pool_;
   std::unique_ptr<Buffer> x_;
   Side contender_;
-  Side baseline_;
+  std::vector<Side> baselines_;
 };
 
 }  // namespace
@@ -226,6 +239,16 @@ double Session::ceiling_us(std::size_t bytes) {
   const auto known = ceilings.find(bytes);
   if (known != ceilings.end()) return known->second;
   return ceilings[bytes] = executor.streaming_read_us(bytes, options.ceiling_repeats);
+}
+
+std::vector<std::size_t> turn_order(std::size_t sides, int round) {
+  std::vector<std::size_t> order(sides);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto number = static_cast<std::size_t>(round);
+  std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(number % sides),
+              order.end());
+  if (sides > 2 && number / sides % 2 == 1) std::reverse(order.begin(), order.end());
+  return order;
 }
 
 CaseResult run_case(Session& session, const Case& c) { return CaseRun(session, c).run(); }

@@ -4,9 +4,10 @@
 
 #include "judge/run.hpp"
 
-#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <vector>
 
 namespace slimgemm::judge {
 
@@ -14,14 +15,19 @@ namespace slimgemm::judge {
 struct Session {
   Executor& executor;
   Contender& contender;
-  Contender* baseline;  // null: none
+  std::vector<Contender*> baselines;  // null: it could not be prepared
   const RunOptions& options;
-  std::array<std::unique_ptr<Buffer>, layer_count> weights;
+  std::vector<std::unique_ptr<Buffer>> weights;  // by layer
   double empty_us = 0;
   std::map<std::size_t, double> ceilings;  // streaming-read times by bytes
 
   double ceiling_us(std::size_t bytes);
 };
+
+/// The order of `sides` sides in round `round`: rotated by one a round and, from three sides on,
+/// reversed every second time around. So on each of three or five inputs taken in turn, any two
+/// sides go first equally often.
+std::vector<std::size_t> turn_order(std::size_t sides, int round);
 
 CaseResult run_case(Session& session, const Case& c);
 

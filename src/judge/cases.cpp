@@ -11,15 +11,6 @@ namespace {
 constexpr double h200_bytes_per_us = 4.8e12 / 1e6;
 constexpr double h200_flops_per_us = 989e12 / 1e6;
 
-constexpr std::array<LayerInfo, layer_count> layer_table = {{
-    {Layer::qkv_gate, "qkv_gate", 2304, 8192, DType::bf16,
-     "attention: query, key, value and gate projections fused", 2304, 0},
-    {Layer::o, "o", 8192, 1024, DType::bf16, "attention output projection", 8192, 0},
-    {Layer::pooler, "pooler", 4096, 8192, DType::bf16, "hidden size to MoE width", 4096, 0},
-    {Layer::unpooler, "unpooler", 8192, 4096, DType::bf16, "MoE width to hidden size", 1024, 8},
-    {Layer::router, "router", 256, 8192, DType::f32, "one score per expert, 256 experts", 256, 0},
-}};
-
 constexpr std::array<Load, 6> load_table = {{
     {"decode 1", 1, "one user, one token a step"},
     {"decode 16", 16, "16 users"},
@@ -47,19 +38,35 @@ std::int64_t Case::n() const { return resolve(*this).n; }
 std::int64_t Case::k() const { return info(layer).k; }
 DType Case::dtype() const { return info(layer).dtype; }
 
-const std::array<LayerInfo, layer_count>& layers() { return layer_table; }
-const LayerInfo& info(Layer layer) { return layer_table.at(static_cast<std::size_t>(layer)); }
+const LayerTable& layers() {
+  static const LayerTable table = {
+      {Layer::qkv_gate, "qkv_gate", 2304, 8192, DType::bf16,
+       "attention: query, key, value and gate projections fused", 2304, 0},
+      {Layer::o, "o", 8192, 1024, DType::bf16, "attention output projection", 8192, 0},
+      {Layer::pooler, "pooler", 4096, 8192, DType::bf16, "hidden size to MoE width", 4096, 0},
+      {Layer::unpooler, "unpooler", 8192, 4096, DType::bf16, "MoE width to hidden size", 1024, 8},
+      {Layer::router, "router", 256, 8192, DType::f32, "one score per expert, 256 experts", 256, 0},
+  };
+  return table;
+}
+
+const LayerInfo& info(Layer layer) { return layers().at(static_cast<std::size_t>(layer)); }
 const std::array<Load, 6>& loads() { return load_table; }
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const Load& load : load_table) {
-    for (const LayerInfo& layer : layer_table) {
+    for (const LayerInfo& layer : layers()) {
       cases.push_back({layer.layer, load.m, true});
     }
   }
   cases.insert(cases.end(), extra_cases.begin(), extra_cases.end());
   return cases;
+}
+
+const Problem& fixed_problem() {
+  static const Problem problem = {{}, layers(), all_cases()};
+  return problem;
 }
 
 Shape resolve(const Case& c, const LayerTable& table) {

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // The problem of the judge: five layers, six loads, 39 shapes. The one list that the judge, the
-// tests and the lab share.
+// tests and the lab share. A shape file (shape_file.hpp) gives other layers and shapes.
 #pragma once
 
 #include <slimgemm/types.hpp>
 
 #include <array>
 #include <cstdint>
-#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace slimgemm::judge {
 
+/// Index into a LayerTable. The names are those of the fixed problem's table.
 enum class Layer : int { qkv_gate = 0, o = 1, pooler = 2, unpooler = 3, router = 4 };
-inline constexpr int layer_count = 5;
+inline constexpr int layer_count = 5;  // of the fixed problem
 
 struct LayerInfo {
-  Layer layer;
-  std::string_view name;
+  Layer layer;  // its own place in the table
+  std::string name;
   std::int64_t n;
   std::int64_t k;
   DType dtype;  // of W and of out
-  std::string_view role;
+  std::string role;
   std::int64_t slice_n;      // rows computed at m <= slice_max_m (unpooler: 1024), else n
   std::int64_t slice_max_m;  // 8 for the unpooler, else 0
 };
@@ -33,11 +34,14 @@ struct Load {
   std::string_view models;
 };
 
-/// One shape to judge: out is m x n(), x is m x k().
+using LayerTable = std::vector<LayerInfo>;
+
+/// One shape to judge: out is m x n(), x is m x k(). n(), k() and dtype() are the fixed problem's;
+/// resolve() takes any table.
 struct Case {
   Layer layer;
   std::int64_t m;
-  bool scored;  // one of the 30; the nine extra shapes are checked for correctness only
+  bool scored;  // timed; the nine extra shapes are checked for correctness only
 
   [[nodiscard]] std::int64_t n() const;
   [[nodiscard]] std::int64_t k() const;
@@ -45,18 +49,25 @@ struct Case {
   friend bool operator==(const Case&, const Case&) = default;
 };
 
-const std::array<LayerInfo, layer_count>& layers();
+const LayerTable& layers();
 const LayerInfo& info(Layer layer);
 const std::array<Load, 6>& loads();
 /// 30 scored shapes, load by load, then the nine extra ones.
 std::vector<Case> all_cases();
 
-using LayerTable = std::array<LayerInfo, layer_count>;
+/// Layers and the cases to judge on them.
+struct Problem {
+  std::string shape_file;  // where they come from; empty: the fixed problem, or a part of it
+  LayerTable layers;
+  std::vector<Case> cases;
+};
+/// The five layers and all_cases().
+const Problem& fixed_problem();
 
 /// A case with its sizes looked up. The judge runs on any layer table; the tests use small ones.
 struct Shape {
   Layer layer;
-  std::string_view name;  // of the layer
+  std::string name;  // of the layer
   std::int64_t m;
   std::int64_t n;  // rows of W computed
   std::int64_t k;

@@ -5,10 +5,10 @@
 
 #include "judge/cases.hpp"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace slimgemm::judge {
 
@@ -20,7 +20,8 @@ struct WeightMatrix {
   const void* host = nullptr;
   const void* device = nullptr;
 };
-using WeightSet = std::array<WeightMatrix, layer_count>;
+/// One matrix a layer, in the order of the layer table.
+using WeightSet = std::vector<WeightMatrix>;
 
 class Contender {
  public:
@@ -39,16 +40,21 @@ class Contender {
 
 /// SlimGEMM behind the judge's interface, on either device. cuda_device < 0: the CPU, with
 /// cpu_threads threads (0: all hardware threads).
-std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads = 0);
-/// An outside shared library (include/slimgemm/contender.h). Throws Error naming the path and what
-/// is wrong with it.
+std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads = 0,
+                                                   const LayerTable& table = layers());
+/// An outside shared library (include/slimgemm/contender.h), for the five layers of the fixed
+/// problem alone: their numbers are part of its ABI. Throws Error naming the path and what is wrong
+/// with it.
 std::unique_ptr<Contender> load_contender(const std::string& path, int cuda_device);
-/// oneDNN's BF16 matmul on prepacked weights (FP32 for the router), CPU. Throws Error(unsupported)
+/// The baselines serve the cases of `problem` and no others.
+/// oneDNN's BF16 matmul on prepacked weights (FP32 for FP32 layers), CPU. Throws Error(unsupported)
 /// in a build without oneDNN.
-std::unique_ptr<Contender> make_onednn_baseline();
+std::unique_ptr<Contender> make_onednn_baseline(const Problem& problem = fixed_problem());
 /// What SGLang's unquantised path dispatches on Hopper, and the fastest of all cuBLASLt heuristics
 /// a shape. Throw Error(unsupported) in a build without cuBLAS.
-std::unique_ptr<Contender> make_sglang_baseline(int cuda_device);
-std::unique_ptr<Contender> make_best_blas_baseline(int cuda_device);
+std::unique_ptr<Contender> make_sglang_baseline(int cuda_device,
+                                                const Problem& problem = fixed_problem());
+std::unique_ptr<Contender> make_best_blas_baseline(int cuda_device,
+                                                   const Problem& problem = fixed_problem());
 
 }  // namespace slimgemm::judge

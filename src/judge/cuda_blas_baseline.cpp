@@ -8,29 +8,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace slimgemm::judge {
 
-std::int64_t max_case_m() {
-  std::int64_t largest = 0;
-  for (const Case& c : all_cases()) largest = std::max(largest, c.m);
-  return largest;
-}
-
-std::int64_t max_case_k() {
-  std::int64_t largest = 0;
-  for (const LayerInfo& layer : layers()) largest = std::max(largest, layer.k);
-  return largest;
-}
-
-BlasBaseline::BlasBaseline(int device) : device_(device) {
+BlasBaseline::BlasBaseline(int device, Problem problem)
+    : device_(device), problem_(std::move(problem)) {
   blas();
   cuda::check(cudaSetDevice(device), "cudaSetDevice(" + std::to_string(device) + ")");
 }
 
 void BlasBaseline::prepare(const WeightSet& weights) {
-  for (const LayerInfo& layer : layers()) {
-    const WeightMatrix& w = weights[static_cast<std::size_t>(layer.layer)];
+  for (std::size_t i = 0; i < problem_.layers.size(); ++i) {
+    const LayerInfo& layer = problem_.layers[i];
+    const WeightMatrix& w = weights.at(i);
     if (w.n != layer.n || w.k != layer.k || w.dtype != layer.dtype) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: the baseline takes {} x {} {}, but was given {} x {} {}",
@@ -44,16 +35,23 @@ void BlasBaseline::prepare(const WeightSet& weights) {
   }
   cuda::check(cudaSetDevice(device_), "cudaSetDevice");
   weights_ = weights;
-  x_f32_ = DeviceMemory(static_cast<std::size_t>(max_case_m() * max_case_k()) * sizeof(float));
+  std::int64_t x_values = 0;
+  for (const Case& c : problem_.cases) {
+    const Shape shape = resolve(c, problem_.layers);
+    if (shape.dtype == DType::f32) x_values = std::max(x_values, shape.m * shape.k);
+  }
+  x_f32_ = DeviceMemory();
+  if (x_values > 0) x_f32_ = DeviceMemory(static_cast<std::size_t>(x_values) * sizeof(float));
 }
 
 std::int64_t BlasBaseline::weight_bytes(Layer layer, std::int64_t m) const {
-  const Case c{layer, m, false};
-  return c.n() * c.k() * size_bytes(c.dtype());
+  const Shape shape = shape_of(layer, m);
+  return shape.n * shape.k * size_bytes(shape.dtype);
 }
 
 const void* BlasBaseline::weights_of(Layer layer) const {
-  const void* device = weights_[static_cast<std::size_t>(layer)].device;
+  const auto index = static_cast<std::size_t>(layer);
+  const void* device = index < weights_.size() ? weights_[index].device : nullptr;
   if (device == nullptr) {
     throw Error(ErrorCode::invalid_argument, name() + ": run() before prepare()");
   }
@@ -64,8 +62,8 @@ const void* BlasBaseline::cast_to_f32(const void* x, std::int64_t m, std::int64_
                                       cudaStream_t stream) {
   if (static_cast<std::size_t>(m * k) * sizeof(float) > x_f32_.size_bytes()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: m = {} is above {}, the largest m that prepare() made room for",
-                            name(), m, max_case_m()));
+                fmt::format("{}: an x of {} x {} has more values than prepare() made room for",
+                            name(), m, k));
   }
   launch_cast_to_f32(x, x_f32_.as<float>(), m * k, stream);
   return x_f32_.data();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cuBLAS baselines have in common: the weights as they are given, and the router's cast of
-// x to FP32.
+// What the cuBLAS baselines have in common: the problem, the weights as they are given, and the
+// cast of x to FP32 for FP32 layers.
 //
 // cuBLAS is column-major: out (m x n, row-major) is an n x m matrix, made as op(A) * B with A = W
 // (K x n, transposed) and B = x (K x m). So cuBLAS's m is n here, and its n is m.
@@ -16,7 +16,7 @@ namespace slimgemm::judge {
 class BlasBaseline : public Contender {
  public:
   /// Throws Error(unsupported) if cuBLAS or the device is missing.
-  explicit BlasBaseline(int device);
+  BlasBaseline(int device, Problem problem);
   /// Keeps the device pointers. Throws Error(invalid_argument) naming a matrix that is not as the
   /// layer table says or is not on the device.
   void prepare(const WeightSet& weights) override;
@@ -24,19 +24,21 @@ class BlasBaseline : public Contender {
 
  protected:
   [[nodiscard]] int device() const { return device_; }
+  [[nodiscard]] const Problem& problem() const { return problem_; }
+  [[nodiscard]] Shape shape_of(Layer layer, std::int64_t m) const {
+    return resolve({layer, m, false}, problem_.layers);
+  }
   /// The layer's weights on the device. Throws Error(invalid_argument) before prepare().
   [[nodiscard]] const void* weights_of(Layer layer) const;
-  /// x as FP32, cast by a kernel on `stream`; valid until the next call. m: at most max_m.
+  /// x as FP32, cast by a kernel on `stream`; valid until the next call. m x k: at most the largest
+  /// of the problem's FP32 cases.
   const void* cast_to_f32(const void* x, std::int64_t m, std::int64_t k, cudaStream_t stream);
 
  private:
   int device_;
-  WeightSet weights_{};
+  Problem problem_;
+  WeightSet weights_;
   DeviceMemory x_f32_;
 };
-
-/// Largest m and K of all cases: scratch memory is made for these.
-std::int64_t max_case_m();
-std::int64_t max_case_k();
 
 }  // namespace slimgemm::judge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The baseline `best-blas`: for every shape of the judge the fastest of all algorithms that
+// The baseline `best-blas`: for every shape of the problem the fastest of all algorithms that
 // cuBLASLt's heuristics offer, found by timing each in the judge's manner.
 #if SLIMGEMM_HAVE_CUBLAS
 #include "judge/cuda_blas_baseline.hpp"
@@ -60,14 +60,14 @@ LtDesc make_desc() {
 
 /// One shape as cuBLASLt sees it, and the algorithm chosen for it.
 struct LtProblem {
-  explicit LtProblem(const Case& c)
+  explicit LtProblem(const Shape& shape)
       : desc(make_desc()),
-        w(make_layout(type_of(c), c.k(), c.n())),
-        x(make_layout(type_of(c), c.k(), c.m)),
-        out(make_layout(type_of(c), c.n(), c.m)) {}
+        w(make_layout(type_of(shape), shape.k, shape.n)),
+        x(make_layout(type_of(shape), shape.k, shape.m)),
+        out(make_layout(type_of(shape), shape.n, shape.m)) {}
 
-  static cudaDataType type_of(const Case& c) {
-    return c.dtype() == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  static cudaDataType type_of(const Shape& shape) {
+    return shape.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
   }
 
   LtDesc desc;
@@ -90,12 +90,12 @@ class BestBlasBaseline final : public BlasBaseline {
   [[nodiscard]] std::string describe(Layer layer, std::int64_t m) const override;
 
  private:
-  [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> heuristics(const Case& c,
+  [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> heuristics(const Shape& shape,
                                                                         const LtProblem& p) const;
-  [[nodiscard]] cublasStatus_t enqueue(const Case& c, const LtProblem& problem,
+  [[nodiscard]] cublasStatus_t enqueue(const Shape& shape, const LtProblem& problem,
                                        const cublasLtMatmulAlgo_t& algorithm, const void* x,
                                        void* out, cudaStream_t stream);
-  void choose(const Case& c, LtProblem& problem, const void* x, void* out, ReplayClock& clock);
+  void choose(const Shape& shape, LtProblem& problem, const void* x, void* out, ReplayClock& clock);
 
   LtHandle handle_;
   DeviceMemory workspace_;
@@ -113,22 +113,26 @@ void BestBlasBaseline::prepare(const WeightSet& weights) {
   ReplayClock clock(device());
   std::size_t x_values = 0;
   std::size_t out_bytes = 0;
-  for (const Case& c : all_cases()) {
-    x_values = std::max(x_values, static_cast<std::size_t>(c.m * c.k()));
-    out_bytes = std::max(out_bytes, static_cast<std::size_t>(c.m * c.n() * size_bytes(c.dtype())));
+  for (const Case& c : problem().cases) {
+    const Shape shape = resolve(c, problem().layers);
+    x_values = std::max(x_values, static_cast<std::size_t>(shape.m * shape.k));
+    out_bytes =
+        std::max(out_bytes, static_cast<std::size_t>(shape.m * shape.n * size_bytes(shape.dtype)));
   }
   const DeviceMemory x(x_values * 2);
   const DeviceMemory out(out_bytes);
   launch_fill_bf16(x.data(), static_cast<std::int64_t>(x_values), 7, clock.stream());
-  for (const Case& c : all_cases()) {
+  for (const Case& c : problem().cases) {
     const ShapeKey key{c.layer, c.m};
     if (problems_.count(key) != 0) continue;
-    choose(c, problems_.emplace(key, LtProblem(c)).first->second, x.data(), out.data(), clock);
+    const Shape shape = resolve(c, problem().layers);
+    choose(shape, problems_.emplace(key, LtProblem(shape)).first->second, x.data(), out.data(),
+           clock);
   }
 }
 
 std::vector<cublasLtMatmulHeuristicResult_t> BestBlasBaseline::heuristics(
-    const Case& c, const LtProblem& p) const {
+    const Shape& shape, const LtProblem& p) const {
   cublasLtMatmulPreference_t raw = nullptr;
   check_blas(blas().lt_preference_create(&raw), "cublasLtMatmulPreferenceCreate");
   const LtPreference preference(raw);
@@ -147,41 +151,41 @@ std::vector<cublasLtMatmulHeuristicResult_t> BestBlasBaseline::heuristics(
     throw Error(ErrorCode::unsupported,
                 fmt::format("best-blas: cuBLASLt offers no algorithm for {} "
                             "at m = {}",
-                            info(c.layer).name, c.m));
+                            shape.name, shape.m));
   }
   return found;
 }
 
-cublasStatus_t BestBlasBaseline::enqueue(const Case& c, const LtProblem& problem,
+cublasStatus_t BestBlasBaseline::enqueue(const Shape& shape, const LtProblem& problem,
                                          const cublasLtMatmulAlgo_t& algorithm, const void* x,
                                          void* out, cudaStream_t stream) {
   const float one = 1;
   const float zero = 0;
-  const void* input = c.dtype() == DType::f32 ? cast_to_f32(x, c.m, c.k(), stream) : x;
-  return blas().lt_matmul(handle_.get(), problem.desc.get(), &one, weights_of(c.layer),
+  const void* input = shape.dtype == DType::f32 ? cast_to_f32(x, shape.m, shape.k, stream) : x;
+  return blas().lt_matmul(handle_.get(), problem.desc.get(), &one, weights_of(shape.layer),
                           problem.w.get(), input, problem.x.get(), &zero, out, problem.out.get(),
                           out, problem.out.get(), &algorithm, workspace_.data(),
                           workspace_.size_bytes(), stream);
 }
 
-void BestBlasBaseline::choose(const Case& c, LtProblem& problem, const void* x, void* out,
+void BestBlasBaseline::choose(const Shape& shape, LtProblem& problem, const void* x, void* out,
                               ReplayClock& clock) {
   struct Candidate {
     double time_us;
     std::size_t index;
     GraphExec graph;
   };
-  const auto offered = heuristics(c, problem);
+  const auto offered = heuristics(shape, problem);
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < offered.size(); ++i) {
     // What the heuristics offer may still be refused when it is run: such an offer is passed over.
-    if (enqueue(c, problem, offered[i].algo, x, out, clock.stream()) != CUBLAS_STATUS_SUCCESS) {
+    if (enqueue(shape, problem, offered[i].algo, x, out, clock.stream()) != CUBLAS_STATUS_SUCCESS) {
       continue;
     }
     cuda::check(cudaStreamSynchronize(clock.stream()),
                 "cudaStreamSynchronize after cublasLtMatmul");
     GraphExec graph = capture(clock.stream(), [&](cudaStream_t stream) {
-      check_blas(enqueue(c, problem, offered[i].algo, x, out, stream), "cublasLtMatmul");
+      check_blas(enqueue(shape, problem, offered[i].algo, x, out, stream), "cublasLtMatmul");
     });
     const double time_us = clock.median_us(graph.get(), screening_repeats);
     candidates.push_back({time_us, i, std::move(graph)});
@@ -193,7 +197,7 @@ void BestBlasBaseline::choose(const Case& c, LtProblem& problem, const void* x, 
     throw Error(ErrorCode::unsupported,
                 fmt::format("best-blas: none of the {} algorithms that cuBLASLt offers for {} at "
                             "m = {} runs",
-                            offered.size(), info(c.layer).name, c.m));
+                            offered.size(), shape.name, shape.m));
   }
   for (Candidate& candidate : candidates) {
     candidate.time_us = clock.median_us(candidate.graph.get(), final_repeats);
@@ -203,7 +207,7 @@ void BestBlasBaseline::choose(const Case& c, LtProblem& problem, const void* x, 
       [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
   problem.chosen = offered[best->index];
   problem.description = fmt::format("{}cublasLtMatmul, heuristic {} of {}",
-                                    c.dtype() == DType::f32 ? "cast to FP32 + " : "",
+                                    shape.dtype == DType::f32 ? "cast to FP32 + " : "",
                                     best->index + 1, offered.size());
 }
 
@@ -213,9 +217,9 @@ void BestBlasBaseline::run(Layer layer, const void* x, std::int64_t m, void* out
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("best-blas: {} at m = {} is none of the judge's shapes, the only ones "
                             "that prepare() chose an algorithm for",
-                            info(layer).name, m));
+                            shape_of(layer, m).name, m));
   }
-  check_blas(enqueue(Case{layer, m, false}, found->second, found->second.chosen.algo, x, out,
+  check_blas(enqueue(shape_of(layer, m), found->second, found->second.chosen.algo, x, out,
                      static_cast<cudaStream_t>(stream)),
              "cublasLtMatmul");
 }
@@ -227,8 +231,8 @@ std::string BestBlasBaseline::describe(Layer layer, std::int64_t m) const {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_best_blas_baseline(int cuda_device) {
-  return std::make_unique<BestBlasBaseline>(cuda_device);
+std::unique_ptr<Contender> make_best_blas_baseline(int cuda_device, const Problem& problem) {
+  return std::make_unique<BestBlasBaseline>(cuda_device, problem);
 }
 
 }  // namespace slimgemm::judge

@@ -38,18 +38,18 @@ class SglangBaseline final : public BlasBaseline {
 
   void run(Layer layer, const void* x, std::int64_t m, void* out, void* stream) override {
     const void* w = weights_of(layer);
-    const Case c{layer, m, false};
+    const Shape shape = shape_of(layer, m);
     const auto cuda_stream = static_cast<cudaStream_t>(stream);
     // In this order: a new stream takes the workspace away.
     check_blas(blas().set_stream(handle_.get(), cuda_stream), "cublasSetStream");
     check_blas(blas().set_workspace(handle_.get(), workspace_.data(), workspace_.size_bytes()),
                "cublasSetWorkspace");
-    const int rows = static_cast<int>(c.n());
+    const int rows = static_cast<int>(shape.n);
     const int columns = static_cast<int>(m);
-    const int depth = static_cast<int>(c.k());
+    const int depth = static_cast<int>(shape.k);
     const float one = 1;
     const float zero = 0;
-    if (c.dtype() == DType::bf16) {
+    if (shape.dtype == DType::bf16) {
       check_blas(
           blas().gemm_ex(handle_.get(), CUBLAS_OP_T, CUBLAS_OP_N, rows, columns, depth, &one, w,
                          CUDA_R_16BF, depth, x, CUDA_R_16BF, depth, &zero, out, CUDA_R_16BF, rows,
@@ -57,15 +57,15 @@ class SglangBaseline final : public BlasBaseline {
           "cublasGemmEx");
       return;
     }
-    const void* x_f32 = cast_to_f32(x, m, c.k(), cuda_stream);
+    const void* x_f32 = cast_to_f32(x, m, shape.k, cuda_stream);
     check_blas(blas().sgemm(handle_.get(), CUBLAS_OP_T, CUBLAS_OP_N, rows, columns, depth, &one,
                             static_cast<const float*>(w), depth, static_cast<const float*>(x_f32),
                             depth, &zero, static_cast<float*>(out), rows),
                "cublasSgemm");
   }
 
-  [[nodiscard]] std::string describe(Layer layer, std::int64_t) const override {
-    return info(layer).dtype == DType::bf16 ? "cublasGemmEx" : "cast to FP32 + cublasSgemm";
+  [[nodiscard]] std::string describe(Layer layer, std::int64_t m) const override {
+    return shape_of(layer, m).dtype == DType::bf16 ? "cublasGemmEx" : "cast to FP32 + cublasSgemm";
   }
 
  private:
@@ -75,8 +75,8 @@ class SglangBaseline final : public BlasBaseline {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_sglang_baseline(int cuda_device) {
-  return std::make_unique<SglangBaseline>(cuda_device);
+std::unique_ptr<Contender> make_sglang_baseline(int cuda_device, const Problem& problem) {
+  return std::make_unique<SglangBaseline>(cuda_device, problem);
 }
 
 }  // namespace slimgemm::judge

@@ -18,8 +18,10 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_sglang_baseline(int) { throw_no_blas("sglang"); }
-std::unique_ptr<Contender> make_best_blas_baseline(int) { throw_no_blas("best-blas"); }
+std::unique_ptr<Contender> make_sglang_baseline(int, const Problem&) { throw_no_blas("sglang"); }
+std::unique_ptr<Contender> make_best_blas_baseline(int, const Problem&) {
+  throw_no_blas("best-blas");
+}
 std::string blas_version() { return "not in this build"; }
 
 }  // namespace slimgemm::judge

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace slimgemm::judge {
@@ -68,6 +69,7 @@ std::size_t Weights::Matrix::size_bytes() const {
 Weights generate_weights(const LayerTable& table, std::uint64_t seed, int threads) {
   constexpr auto sigma = static_cast<float>(weight_sigma);
   Weights weights;
+  weights.matrices.resize(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto count = static_cast<std::size_t>(table[i].n * table[i].k);
     const std::array<std::uint64_t, 4> name{seed, stream_weights, i, 0};
@@ -80,8 +82,12 @@ Weights generate_weights(const LayerTable& table, std::uint64_t seed, int thread
       fill_normal(matrix.f32, name, threads, [](float v) { return v * sigma; });
     }
   }
-  weights.origin = fmt::format("generated: normal, sigma {}, seed {}", weight_sigma, seed);
+  weights.origin = generated_origin(seed);
   return weights;
+}
+
+std::string generated_origin(std::uint64_t seed) {
+  return fmt::format("generated: normal, sigma {}, seed {}", weight_sigma, seed);
 }
 
 Input make_input(std::int64_t m, std::int64_t k, std::uint64_t seed, Layer layer, int index,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the judge multiplies: the five weight matrices and the activations, made from a seed. The
+// What the judge multiplies: the weight matrices and the activations, made from a seed. The
 // same seed gives the same bits whatever the number of threads.
 #pragma once
 
 #include "judge/cases.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,7 +12,7 @@
 
 namespace slimgemm::judge {
 
-/// Five row-major matrices in host memory, in the order of the layers: BF16 as raw words in `bf16`,
+/// Row-major matrices in host memory, in the order of the layers: BF16 as raw words in `bf16`,
 /// FP32 in `f32`; the other vector of a layer is empty.
 struct Weights {
   struct Matrix {
@@ -22,7 +21,7 @@ struct Weights {
     [[nodiscard]] const void* data() const;
     [[nodiscard]] std::size_t size_bytes() const;
   };
-  std::array<Matrix, layer_count> matrices;
+  std::vector<Matrix> matrices;
   std::string origin;  ///< for the report: how they were made or where they come from
 };
 
@@ -31,6 +30,8 @@ inline constexpr double weight_sigma = 0.02;
 
 /// Normal weights, rounded to BF16 where the layer is BF16. threads 0: all hardware threads.
 Weights generate_weights(const LayerTable& table, std::uint64_t seed, int threads = 0);
+/// How the report describes them.
+std::string generated_origin(std::uint64_t seed);
 
 /// One x: m x k BF16, row-major.
 struct Input {

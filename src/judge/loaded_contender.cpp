@@ -63,6 +63,10 @@ class LoadedContender final : public Contender {
 
   void prepare(const WeightSet& weights) override {
     std::array<slimgemm_contender_matrix, layer_count> matrices{};
+    if (weights.size() != matrices.size()) {
+      refuse(path_, fmt::format("takes the {} layers of slimgemm/contender.h, not {}",
+                                matrices.size(), weights.size()));
+    }
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       matrices[i] = {weights[i].n, weights[i].k, static_cast<std::int32_t>(weights[i].dtype),
                      weights[i].host, weights[i].device};

@@ -19,7 +19,11 @@ namespace {
 
 std::unique_ptr<Executor> make_cuda_executor(int) { refuse("judging on a GPU"); }
 int cuda_device_count() { return 0; }
-std::unique_ptr<Contender> make_sglang_baseline(int) { refuse("the baseline sglang"); }
-std::unique_ptr<Contender> make_best_blas_baseline(int) { refuse("the baseline best-blas"); }
+std::unique_ptr<Contender> make_sglang_baseline(int, const Problem&) {
+  refuse("the baseline sglang");
+}
+std::unique_ptr<Contender> make_best_blas_baseline(int, const Problem&) {
+  refuse("the baseline best-blas");
+}
 
 }  // namespace slimgemm::judge

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU baseline: oneDNN's matmul with weights in the layout that oneDNN itself prefers. All
-// primitives and reordered weights are made in prepare(), for every m of the judge's cases.
+// primitives and reordered weights are made in prepare(), for every case of the problem.
 #include "judge/contender.hpp"
 
 #include <slimgemm/error.hpp>
@@ -55,11 +55,13 @@ struct Call {
 
 class OneDnnBaseline : public Contender {
  public:
+  explicit OneDnnBaseline(Problem problem) : problem_(std::move(problem)) {}
+
   [[nodiscard]] std::string name() const override { return "onednn"; }
 
   void prepare(const WeightSet& weights) override {
     try {
-      for (const Case& c : all_cases()) {
+      for (const Case& c : problem_.cases) {
         const auto key = std::pair(c.layer, c.m);
         if (!calls_.contains(key)) calls_.emplace(key, make_call(c, weights));
       }
@@ -98,7 +100,7 @@ class OneDnnBaseline : public Contender {
  private:
   Call make_call(const Case& c, const WeightSet& set) {
     const WeightMatrix& w = set.at(static_cast<std::size_t>(c.layer));
-    const std::int64_t rows = std::min(c.n(), w.n);
+    const std::int64_t rows = std::min(resolve(c, problem_.layers).n, w.n);
     const Type type = w.dtype == DType::bf16 ? Type::bf16 : Type::f32;
     const memory::desc x({c.m, w.k}, type, Tag::ab);
     const memory::desc out({c.m, rows}, type, Tag::ab);
@@ -140,10 +142,12 @@ class OneDnnBaseline : public Contender {
     const auto found = calls_.find({layer, m});
     if (found != calls_.end()) return found->second;
     throw Error(ErrorCode::invalid_argument,
-                "the oneDNN baseline has nothing prepared for " + std::string(info(layer).name) +
+                "the oneDNN baseline has nothing prepared for " +
+                    problem_.layers.at(static_cast<std::size_t>(layer)).name +
                     " at m = " + std::to_string(m) + ": prepare() serves the judge's cases only");
   }
 
+  Problem problem_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   std::map<Layer, std::deque<Reordered>> reordered_;
@@ -152,7 +156,9 @@ class OneDnnBaseline : public Contender {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_onednn_baseline() { return std::make_unique<OneDnnBaseline>(); }
+std::unique_ptr<Contender> make_onednn_baseline(const Problem& problem) {
+  return std::make_unique<OneDnnBaseline>(problem);
+}
 
 }  // namespace slimgemm::judge
 
@@ -160,7 +166,7 @@ std::unique_ptr<Contender> make_onednn_baseline() { return std::make_unique<OneD
 
 namespace slimgemm::judge {
 
-std::unique_ptr<Contender> make_onednn_baseline() {
+std::unique_ptr<Contender> make_onednn_baseline(const Problem&) {
   throw Error(ErrorCode::unsupported,
               "this build has no oneDNN baseline: install libdnnl-dev and configure again");
 }

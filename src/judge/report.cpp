@@ -37,6 +37,7 @@ std::string no_score_reason(const RunResult& result) {
   if (result.score) return {};
   if (verdict(result) == Verdict::failed) return "the contender broke a rule";
   if (verdict(result) == Verdict::invalid) return "the baseline broke a rule";
+  if (!result.shape_file.empty()) return "a score is the fixed problem's, and this is a shape file";
   const auto scored = std::count_if(result.cases.begin(), result.cases.end(),
                                     [](const CaseResult& c) { return c.shape.scored; });
   const auto wanted = static_cast<std::ptrdiff_t>(loads().size() * layers().size());

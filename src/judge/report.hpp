@@ -37,11 +37,17 @@ std::string no_score_reason(const RunResult& result);
 /// Tables of the shapes and the loads, the score, and every failure by name.
 std::string text_report(const RunResult& result, const ReportFacts& facts);
 
+/// The timed shapes as a markdown table with what a reader must know of the run, for a page that
+/// quotes it.
+std::string markdown_report(const RunResult& result, const ReportFacts& facts);
+
 /// False in a build without JSON; then the two below throw Error(unsupported).
 bool reports_available();
 std::string json_report(const RunResult& result, const ReportFacts& facts);
 /// One self-contained page, the JSON inside it.
 std::string html_report(const RunResult& result, const ReportFacts& facts);
+/// The charts of that page for a run of a shape file.
+std::string html_shapes_section(const RunResult& result);
 
 /// Writes beside the file and renames, so that a reader never sees half of it.
 /// Errors: io_error naming the path and the system's reason.

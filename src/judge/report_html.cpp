@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One page without outside resources: charts drawn here, tables, and the JSON for programs.
 #include "judge/report.hpp"
+#include "judge/report_cells.hpp"
 #include "judge/svg_chart.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -73,18 +75,8 @@ class HtmlTable {
   std::string html_;
 };
 
-std::string us(double value) { return fmt::format("{:.2f}", value); }
-std::string us(const std::optional<double>& value) { return value ? us(*value) : ""; }
 std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.3g} %", share * 100) : "-";
-}
-
-std::optional<double> median_of(const SideResult& side) {
-  if (!side.time) return std::nullopt;
-  return side.time->median;
-}
-std::optional<double> baseline_median(const CaseResult& c) {
-  return c.baseline ? median_of(*c.baseline) : std::nullopt;
 }
 
 std::string head_section(const RunResult& result, const ReportFacts& facts) {
@@ -93,10 +85,10 @@ std::string head_section(const RunResult& result, const ReportFacts& facts) {
   for (const auto& [key, value] : facts.device) {
     if (key == "device") device = value;
   }
-  html +=
-      fmt::format("<p class=\"soft\">{} against {} on {}, {}</p>\n", escape_html(result.contender),
-                  result.baseline.empty() ? "no baseline" : escape_html(result.baseline),
-                  escape_html(device), escape_html(facts.date));
+  html += fmt::format("<p class=\"soft\">{} against {} on {}, {}</p>\n",
+                      escape_html(result.contender.name),
+                      escape_html(baseline_names(result, "no baseline")), escape_html(device),
+                      escape_html(facts.date));
   if (result.score) {
     html += fmt::format(
         "<p class=\"score\">{:.3f}</p><p class=\"soft\">score: geometric mean of "
@@ -120,16 +112,43 @@ std::string head_section(const RunResult& result, const ReportFacts& facts) {
 
 std::string speedup_section(const RunResult& result) {
   BarChart chart;
-  chart.title = "Speedup of every load over the baseline";
+  chart.title = "Speedup of every load";
   chart.mark = 1.0;
   chart.value_decimals = 3;
   for (const LoadResult& load : result.loads) {
-    if (load.speedup) chart.groups.push_back({load.name, {load.speedup}});
+    BarGroup group{load.name, {}};
+    for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+      const LoadBaseline* against = load.against(i);
+      group.values.push_back(against ? std::optional(against->speedup) : std::nullopt);
+    }
+    if (load.against(0) != nullptr) chart.groups.push_back(std::move(group));
   }
   if (chart.groups.empty()) return {};
+  std::string over;
+  for (const Participant& baseline : result.baselines) {
+    if (result.baselines.size() == 1) break;
+    over += fmt::format("<li><i class=\"s{}\"></i>over {}</li>",
+                        &baseline - result.baselines.data(), escape_html(baseline.name));
+  }
+  if (!over.empty()) over = "<ul class=\"legend\">" + over + "</ul>\n";
   return "<h2>Speedups</h2>\n<p class=\"soft\">Baseline time divided by ours, summed over the five "
-         "layers of each load. The dashed line is parity.</p>\n<figure class=\"card\">" +
-         draw(chart) + "</figure>\n";
+         "layers of each load. The dashed line is parity.</p>\n" +
+         over + "<figure class=\"card\">" + draw(chart) + "</figure>\n";
+}
+
+std::string times_legend(const RunResult& result, bool is_cuda) {
+  std::vector<std::string> entries{"ours"};
+  for (const Participant& baseline : result.baselines) {
+    entries.push_back(result.baselines.size() == 1 ? "baseline" : escape_html(baseline.name));
+  }
+  if (entries.size() == 1) entries.emplace_back("baseline");
+  entries.emplace_back("ceiling: plain read of the bytes that ours must read, measured");
+  if (is_cuda) entries.emplace_back("floor: dense bytes and FLOPs at data-sheet speed");
+  std::string html = "<ul class=\"legend\">";
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    html += fmt::format("<li><i class=\"s{}\"></i>{}</li>", i, entries[i]);
+  }
+  return html + "</ul>\n";
 }
 
 // One chart a load; a run of single layers still shows the shapes that it timed.
@@ -140,8 +159,11 @@ std::string times_section(const RunResult& result, bool is_cuda) {
     chart.title = fmt::format("Times of {}", load.name);
     for (const CaseResult& c : result.cases) {
       if (!c.shape.scored || c.shape.m != load.m || !c.contender.time) continue;
-      BarGroup group{std::string(c.shape.name),
-                     {median_of(c.contender), baseline_median(c), c.ceiling_us}};
+      BarGroup group{c.shape.name, {median_of(c.contender)}};
+      for (std::size_t i = 0; i < std::max<std::size_t>(result.baselines.size(), 1); ++i) {
+        group.values.push_back(baseline_median(c, i));
+      }
+      group.values.push_back(c.ceiling_us);
       if (is_cuda) group.values.emplace_back(c.floor_us);
       chart.groups.push_back(std::move(group));
     }
@@ -152,20 +174,18 @@ std::string times_section(const RunResult& result, bool is_cuda) {
         load.name, load.m, load.models, draw(chart));
   }
   if (charts.empty()) return {};
-  std::string html =
-      "<h2>Times</h2>\n<ul class=\"legend\"><li><i class=\"s0\"></i>ours</li>"
-      "<li><i class=\"s1\"></i>baseline</li><li><i class=\"s2\"></i>ceiling: plain read of the "
-      "bytes "
-      "that ours must read, measured</li>";
-  if (is_cuda)
-    html += "<li><i class=\"s3\"></i>floor: dense bytes and FLOPs at data-sheet speed</li>";
-  return html + "</ul>\n<div class=\"grid-of-charts\">\n" + charts + "</div>\n";
+  return "<h2>Times</h2>\n" + times_legend(result, is_cuda) + "<div class=\"grid-of-charts\">\n" +
+         charts + "</div>\n";
 }
 
 std::string times_table(const RunResult& result, bool is_cuda) {
-  std::vector<std::string> head{"layer",         "m",           "ours us",
-                                "quartiles",     "baseline us", "ratio",
-                                "95 % interval", "ceiling us",  "of ceiling"};
+  std::vector<std::string> head{"layer"};
+  if (shows_sizes(result)) head.insert(head.end(), {"n", "k"});
+  head.insert(head.end(), {"m", "ours us", "quartiles"});
+  for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+    head.insert(head.end(), {time_head(result, i), ratio_head(result, i), "95 % interval"});
+  }
+  head.insert(head.end(), {"ceiling us", "of ceiling"});
   if (is_cuda) head.emplace_back("floor us");
   HtmlTable table(head);
   bool any = false;
@@ -173,17 +193,20 @@ std::string times_table(const RunResult& result, bool is_cuda) {
     if (!c.contender.time) continue;
     any = true;
     const Spread& time = *c.contender.time;
-    std::vector<std::string> row{
-        std::string(c.shape.name),
-        std::to_string(c.shape.m),
-        us(time.median),
-        fmt::format("{:.2f} to {:.2f}", time.quartile_low, time.quartile_high),
-        us(baseline_median(c)),
-        c.speedup ? fmt::format("{:.3f}", c.speedup->value) : "",
-        c.speedup ? fmt::format("{:.3f} to {:.3f}", c.speedup->low, c.speedup->high) : "",
-        us(c.ceiling_us),
-        c.ceiling_us ? fmt::format("{:.0f} %", *c.ceiling_us / time.median * 100) : ""};
-    if (is_cuda) row.push_back(us(c.floor_us));
+    std::vector<std::string> row{c.shape.name};
+    if (shows_sizes(result)) {
+      row.insert(row.end(), {std::to_string(c.shape.n), std::to_string(c.shape.k)});
+    }
+    row.insert(row.end(), {std::to_string(c.shape.m), us_text(time.median),
+                           fmt::format("{:.2f} to {:.2f}", time.quartile_low, time.quartile_high)});
+    for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+      const auto speedup = speedup_of(c, i);
+      row.push_back(us_text(baseline_median(c, i)));
+      row.push_back(speedup ? fmt::format("{:.3f}", speedup->value) : "");
+      row.push_back(speedup ? fmt::format("{:.3f} to {:.3f}", speedup->low, speedup->high) : "");
+    }
+    row.insert(row.end(), {us_text(c.ceiling_us), ceiling_share_text(c)});
+    if (is_cuda) row.push_back(us_text(c.floor_us));
     table.add(row);
   }
   return any ? table.finish() : std::string();
@@ -194,7 +217,7 @@ std::string correctness_section(const RunResult& result) {
                    "replays", "same bits", "verdict"});
   for (const CaseResult& c : result.cases) {
     const SideResult& side = c.contender;
-    table.add({std::string(c.shape.name), std::to_string(c.shape.m), percent(side.errors.l2),
+    table.add({c.shape.name, std::to_string(c.shape.m), percent(side.errors.l2),
                percent(l2_limit(c.shape.dtype)), percent(side.errors.row),
                percent(side.errors.probe), std::to_string(side.inputs_checked),
                std::to_string(side.replays_checked), side.bit_identical ? "yes" : "no",
@@ -216,9 +239,10 @@ std::string facts_section(const RunResult& result, const ReportFacts& facts) {
   add("command", facts.command_line);
   add("version", fmt::format("{} ({})", facts.version, facts.commit));
   add("date", facts.date);
+  if (!result.shape_file.empty()) add("shapes", result.shape_file);
   add("weights", result.weights);
   add("seed", std::to_string(facts.seed));
-  add("prepare", fmt::format("{:.2f} s", result.prepare_s));
+  add("prepare", fmt::format("{:.2f} s", result.contender.prepare_s.value_or(0)));
   add("empty replay", fmt::format("{:.2f} us, subtracted", result.empty_us));
   for (const auto& [key, value] : facts.device) add(key, value);
   return "<h2>Run</h2>\n<table class=\"facts\"><tbody>" + rows + "</tbody></table>\n";
@@ -241,13 +265,15 @@ std::string embedded_json(const RunResult& result, const ReportFacts& facts) {
 }  // namespace
 
 std::string html_report(const RunResult& result, const ReportFacts& facts) {
+  const std::string charts = result.shape_file.empty()
+                                 ? speedup_section(result) + times_section(result, facts.is_cuda)
+                                 : html_shapes_section(result);
   return fmt::format(
              "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
              "<title>SlimGEMM judge: {}</title>\n<style>{}</style>\n</head>\n<body>\n",
-             escape_html(result.contender), style) +
-         head_section(result, facts) + speedup_section(result) +
-         times_section(result, facts.is_cuda) + times_table(result, facts.is_cuda) +
+             escape_html(result.contender.name), style) +
+         head_section(result, facts) + charts + times_table(result, facts.is_cuda) +
          correctness_section(result) + facts_section(result, facts) + embedded_json(result, facts) +
          "</body>\n</html>\n";
 }

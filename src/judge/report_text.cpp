@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/report.hpp"
+#include "judge/report_cells.hpp"
 
 #include <fmt/format.h>
 
@@ -39,8 +40,6 @@ class Table {
   std::vector<std::size_t> widths_;
 };
 
-std::string us(double value) { return fmt::format("{:.2f}", value); }
-std::string us(const std::optional<double>& value) { return value ? us(*value) : ""; }
 std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.3g}%", share * 100) : "-";
 }
@@ -50,38 +49,44 @@ std::string interval(const std::optional<Interval>& ratio) {
   return fmt::format("{:.3f} [{:.3f}, {:.3f}]", ratio->value, ratio->low, ratio->high);
 }
 
-std::string ceiling_share(const CaseResult& c) {
-  if (!c.contender.time || !c.ceiling_us) return "";
-  return fmt::format("{:.0f}%", *c.ceiling_us / c.contender.time->median * 100);
+std::string share_of_ceiling(const CaseResult& c) {
+  const auto share = ceiling_share(c);
+  return share ? fmt::format("{:.0f}%", *share * 100) : "";
 }
 
 std::string case_verdict(const CaseResult& c) {
   if (!c.contender.failures.empty()) return "FAILED";
-  return c.baseline && !c.baseline->failures.empty() ? "BASELINE" : "ok";
+  const bool sound = std::all_of(c.baselines.begin(), c.baselines.end(), [](const auto& baseline) {
+    return !baseline || baseline->side.failures.empty();
+  });
+  return sound ? "ok" : "BASELINE";
 }
 
 std::string shapes_table(const RunResult& result, bool is_cuda) {
-  const bool compared = !result.baseline.empty();
-  std::vector<std::string> head{"layer", "m", "ours us"};
-  if (compared) head.insert(head.end(), {"baseline us", "ratio [95 %]"});
+  std::vector<std::string> head{"layer"};
+  if (shows_sizes(result)) head.insert(head.end(), {"n", "k"});
+  head.insert(head.end(), {"m", "ours us"});
+  for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+    head.insert(head.end(), {time_head(result, i), ratio_head(result, i) + " [95 %]"});
+  }
   if (is_cuda) head.emplace_back("floor us");
   for (const char* title : {"ceiling us", "of ceiling", "L2 error", "worst row", "probe", ""}) {
     head.emplace_back(title);
   }
   Table table(head);
   for (const CaseResult& c : result.cases) {
-    const auto median = [](const std::optional<Spread>& time) {
-      return time ? us(time->median) : std::string();
-    };
-    std::vector<std::string> row{std::string(c.shape.name), std::to_string(c.shape.m),
-                                 median(c.contender.time)};
-    if (compared) {
-      row.push_back(c.baseline ? median(c.baseline->time) : "");
-      row.push_back(interval(c.speedup));
+    std::vector<std::string> row{c.shape.name};
+    if (shows_sizes(result)) {
+      row.insert(row.end(), {std::to_string(c.shape.n), std::to_string(c.shape.k)});
     }
-    if (is_cuda) row.push_back(c.shape.scored ? us(c.floor_us) : "");
-    row.push_back(us(c.ceiling_us));
-    row.push_back(ceiling_share(c));
+    row.insert(row.end(), {std::to_string(c.shape.m), us_text(c.contender.time)});
+    for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+      row.push_back(us_text(baseline_median(c, i)));
+      row.push_back(interval(speedup_of(c, i)));
+    }
+    if (is_cuda) row.push_back(c.shape.scored ? us_text(c.floor_us) : "");
+    row.push_back(us_text(c.ceiling_us));
+    row.push_back(share_of_ceiling(c));
     row.push_back(percent(c.contender.errors.l2));
     row.push_back(percent(c.contender.errors.row));
     row.push_back(percent(c.contender.errors.probe));
@@ -92,20 +97,23 @@ std::string shapes_table(const RunResult& result, bool is_cuda) {
 }
 
 std::string loads_table(const RunResult& result, bool is_cuda) {
-  const bool compared = !result.baseline.empty();
   std::vector<std::string> head{"load", "m", "ours us"};
-  if (compared) head.insert(head.end(), {"baseline us", "speedup"});
+  for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+    const std::string ratio = result.baselines.size() == 1 ? "speedup" : ratio_head(result, i);
+    head.insert(head.end(), {time_head(result, i), ratio});
+  }
   if (is_cuda) head.emplace_back("floor us");
   head.emplace_back("ceiling us");
   Table table(head);
   for (const LoadResult& load : result.loads) {
-    std::vector<std::string> row{load.name, std::to_string(load.m), us(load.ours_us)};
-    if (compared) {
-      row.push_back(us(load.baseline_us));
-      row.push_back(load.speedup ? fmt::format("{:.3f}", *load.speedup) : "");
+    std::vector<std::string> row{load.name, std::to_string(load.m), us_text(load.ours_us)};
+    for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+      const LoadBaseline* against = load.against(i);
+      row.push_back(against == nullptr ? "" : us_text(against->us));
+      row.push_back(against == nullptr ? "" : fmt::format("{:.3f}", against->speedup));
     }
-    if (is_cuda) row.push_back(us(load.floor_us));
-    row.push_back(us(load.ceiling_us));
+    if (is_cuda) row.push_back(us_text(load.floor_us));
+    row.push_back(us_text(load.ceiling_us));
     table.add(row);
   }
   return table.to_string();
@@ -123,7 +131,8 @@ std::string notes(const RunResult& result) {
   std::string text;
   int few_pairs = 0;
   for (const CaseResult& c : result.cases) {
-    few_pairs += c.speedup && c.speedup->coverage < interval_coverage;
+    const auto speedup = speedup_of(c, 0);
+    few_pairs += speedup && speedup->coverage < interval_coverage;
     if (!c.contender.bit_identical) {
       text += fmt::format("note: {} m={}: replays on the same x differ in some bits\n",
                           c.shape.name, c.shape.m);
@@ -141,10 +150,13 @@ std::string notes(const RunResult& result) {
 std::string failures(const RunResult& result) {
   std::string text;
   for (const Failure& failure : result.contender_failures()) {
-    text += fmt::format("FAILED: {}: {}\n", result.contender, failure.to_string());
+    text += fmt::format("FAILED: {}: {}\n", result.contender.name, failure.to_string());
   }
-  for (const Failure& failure : result.baseline_failures()) {
-    text += fmt::format("INVALID RUN: baseline {}: {}\n", result.baseline, failure.to_string());
+  for (std::size_t i = 0; i < result.baselines.size(); ++i) {
+    for (const Failure& failure : result.baseline_failures(i)) {
+      text += fmt::format("INVALID RUN: baseline {}: {}\n", result.baselines[i].name,
+                          failure.to_string());
+    }
   }
   return text;
 }
@@ -153,7 +165,7 @@ std::string conclusion(const RunResult& result) {
   std::string text;
   if (result.score) {
     text += fmt::format("score: {:.3f} (geometric mean of the six load speedups over {})\n",
-                        *result.score, result.baseline);
+                        *result.score, result.baselines.front().name);
   } else {
     text += fmt::format("no score: {}\n", no_score_reason(result));
   }
@@ -171,11 +183,12 @@ std::string text_report(const RunResult& result, const ReportFacts& facts) {
   std::string text = fmt::format(
       "slimgemm judge {} ({})\ndevice: {}\ncontender: {}, prepared in {:.2f} s; baseline: {}\n"
       "weights: {}; inputs from seed {}; empty replay {:.2f} us, subtracted\n\n",
-      facts.version, facts.commit, fact(facts.device, "device"), result.contender, result.prepare_s,
-      result.baseline.empty() ? "none" : result.baseline, result.weights, facts.seed,
-      result.empty_us);
+      facts.version, facts.commit, fact(facts.device, "device"), result.contender.name,
+      result.contender.prepare_s.value_or(0), baseline_names(result, "none"), result.weights,
+      facts.seed, result.empty_us);
   if (!result.cases.empty()) text += shapes_table(result, facts.is_cuda) + '\n';
   if (!result.loads.empty()) text += loads_table(result, facts.is_cuda) + '\n';
+  if (shows_sizes(result)) text += shapes_summary_text(result, "", "  ") + '\n';
   return text + notes(result) + failures(result) + conclusion(result);
 }
 

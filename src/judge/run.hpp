@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of the judge: every case checked against FP64 references, the scored ones timed in pairs
-// with the baseline. docs/judging.md states the rules.
+// One run of the judge: every case checked against FP64 references, the scored ones timed side by
+// side with the baselines. docs/judging.md states the rules.
 #pragma once
 
 #include "judge/cases.hpp"
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,16 +23,16 @@ namespace slimgemm::judge {
 inline constexpr int pairs_for_interval = 6;
 
 struct RunOptions {
-  LayerTable layers = judge::layers();
-  std::vector<Case> cases = all_cases();
+  Problem problem = fixed_problem();
   std::uint64_t seed = 1;
   int threads = 0;  ///< for making inputs; 0: all hardware threads
-  /// Timed pairs of a scored shape. 0: as many as case_budget_s allows, at least
-  /// pairs_for_interval where that takes no more than three times the budget, at most pairs_max.
+  /// Timed pairs of a scored shape; with several baselines a pair is one replay of every side. 0:
+  /// as many as case_budget_s allows, at least pairs_for_interval where that takes no more than
+  /// three times the budget, at most pairs_max.
   int repeats = 0;
   int pairs_max = 25;
   double case_budget_s = 2;
-  int warmup_replays = 0;  ///< untimed replays of both sides before the pairs; checked like all
+  int warmup_replays = 0;  ///< untimed replays of all sides before the pairs; checked like all
   int ceiling_repeats = 3;
   int empty_repeats = 21;
   double prepare_limit_s = 300;
@@ -49,6 +50,12 @@ struct SideResult {
   std::optional<Spread> time;  ///< microseconds of a replay, the empty replay subtracted
 };
 
+/// One baseline on one shape.
+struct BaselineResult {
+  SideResult side;
+  std::optional<Interval> speedup;  ///< baseline / ours, median of the pairs
+};
+
 struct CaseResult {
   Shape shape;
   double floor_us = 0;               ///< on an H200, whatever device this is
@@ -56,8 +63,16 @@ struct CaseResult {
   std::int64_t weight_bytes = 0;     ///< as the contender says
   std::string kernel;                ///< as the contender says
   SideResult contender;
-  std::optional<SideResult> baseline;
-  std::optional<Interval> speedup;  ///< baseline / ours, median of the pairs
+  std::vector<std::optional<BaselineResult>> baselines;  ///< as in the run; absent: not run
+
+  /// What baseline number `index` did; null if it did not run on this shape.
+  [[nodiscard]] const BaselineResult* against(std::size_t index) const;
+};
+
+/// A baseline's sum over the five layers of a load.
+struct LoadBaseline {
+  double us = 0;
+  double speedup = 0;
 };
 
 /// Sums over the five layers of a load; only complete loads are listed.
@@ -67,38 +82,59 @@ struct LoadResult {
   double ours_us = 0;
   double floor_us = 0;
   double ceiling_us = 0;
-  std::optional<double> baseline_us;
-  std::optional<double> speedup;
+  std::vector<std::optional<LoadBaseline>> baselines;  ///< as in the run; absent: shapes missing
+
+  [[nodiscard]] const LoadBaseline* against(std::size_t index) const;
+};
+
+/// Contender or baseline as such.
+struct Participant {
+  std::string name;
+  std::optional<double> prepare_s;  ///< of a shape file's run: the sum over its layers
+  std::vector<Failure> failures;    ///< of prepare
 };
 
 struct RunResult {
-  std::string contender;
-  std::string baseline;  ///< empty: none
-  std::string weights;   ///< their origin
-  double prepare_s = 0;
-  std::optional<double> baseline_prepare_s;
+  std::string shape_file;  ///< empty: the fixed problem
+  LayerTable layers;
+  Participant contender;
+  std::vector<Participant> baselines;  ///< the first is the one of the score
+  std::string weights;                 ///< their origin
   double empty_us = 0;
   double elapsed_s = 0;
   std::vector<CaseResult> cases;
   std::vector<LoadResult> loads;
-  /// Geometric mean of the six load speedups; absent unless every load is complete and nothing
-  /// failed.
+  /// Geometric mean of the six load speedups over the first baseline; absent unless every load is
+  /// complete and nothing failed.
   std::optional<double> score;
-  std::vector<Failure> prepare_failures;  ///< of the contender
-  std::vector<Failure> baseline_prepare_failures;
   std::vector<Failure> run_failures;  ///< the device could not be used after an earlier failure
 
-  /// Every broken rule of the contender; of the baseline.
+  /// Every broken rule of the contender; of baseline number `index`; of any baseline.
   [[nodiscard]] std::vector<Failure> contender_failures() const;
+  [[nodiscard]] std::vector<Failure> baseline_failures(std::size_t index) const;
   [[nodiscard]] std::vector<Failure> baseline_failures() const;
 };
 
-/// Runs. `baseline` may be null. What contender or baseline do wrong is in the result; an exception
-/// means that the judge itself could not go on.
-RunResult run_judge(Executor& executor, Contender& contender, Contender* baseline,
-                    const Weights& weights, const RunOptions& options);
+/// Runs, with no baseline, one or several. What contender or baselines do wrong is in the result;
+/// an exception means that the judge itself could not go on.
+RunResult run_judge(Executor& executor, Contender& contender,
+                    const std::vector<Contender*>& baselines, const Weights& weights,
+                    const RunOptions& options);
 
-/// Load sums and the score, from the cases' medians. Pure.
+/// Who takes part in a run.
+struct Contestants {
+  std::unique_ptr<Contender> contender;
+  std::vector<std::unique_ptr<Contender>> baselines;
+};
+using MakeContestants = std::function<Contestants(const Problem& problem)>;
+
+/// Runs layer by layer, so that memory holds the weights of one layer at a time: makes them, makes
+/// contestants for this layer alone (Layer 0 of a table of one), judges the layer's cases, frees
+/// all. The limit on prepare() holds for each layer.
+RunResult run_layer_by_layer(Executor& executor, const MakeContestants& make,
+                             const RunOptions& options);
+
+/// Load sums and the score, from the cases' medians; a shape file's run has neither. Pure.
 void summarise(RunResult& result);
 
 }  // namespace slimgemm::judge

@@ -219,6 +219,7 @@ void require_finite(const std::vector<Element>& values, const std::string& path,
 Weights load_safetensors(const std::string& path, const LayerTable& table) {
   SafetensorsFile file(path);
   Weights weights;
+  weights.matrices.resize(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const LayerInfo& layer = table[i];
     const Tensor& tensor = find_layer(file, path, layer);

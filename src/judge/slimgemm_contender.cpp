@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace slimgemm::judge {
@@ -24,7 +25,8 @@ PackedMatrix pack_matrix(const WeightMatrix& w, const PackOptions& options, bool
 
 class SlimgemmContender final : public Contender {
  public:
-  SlimgemmContender(int cuda_device, int cpu_threads) {
+  SlimgemmContender(int cuda_device, int cpu_threads, LayerTable table)
+      : table_(std::move(table)), whole_(table_.size()), slice_(table_.size()) {
     options_.device = cuda_device < 0 ? Device::cpu : Device::cuda;
     options_.cuda_device = cuda_device < 0 ? 0 : cuda_device;
     options_.cpu_threads = cpu_threads;
@@ -35,14 +37,13 @@ class SlimgemmContender final : public Contender {
   void prepare(const WeightSet& weights) override {
     PackOptions pack_options;
     pack_options.threads = options_.cpu_threads;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
+    for (std::size_t i = 0; i < table_.size(); ++i) {
       const PackedMatrix packed =
-          pack_matrix(weights[i], pack_options, options_.device == Device::cuda);
+          pack_matrix(weights.at(i), pack_options, options_.device == Device::cuda);
       whole_[i].emplace(packed, options_);
+      // A slice is a view of the same packed weights.
+      if (table_[i].slice_max_m > 0) slice_[i].emplace(whole_[i]->rows(0, table_[i].slice_n));
     }
-    // The unpooler's slice is a view of the same packed weights.
-    const LayerInfo& unpooler = info(Layer::unpooler);
-    slice_.emplace(whole_[static_cast<std::size_t>(Layer::unpooler)]->rows(0, unpooler.slice_n));
   }
 
   void run(Layer layer, const void* x, std::int64_t m, void* out, void* stream) override {
@@ -60,19 +61,22 @@ class SlimgemmContender final : public Contender {
 
  private:
   [[nodiscard]] const Linear& serving(Layer layer, std::int64_t m) const {
-    const bool sliced = m <= info(layer).slice_max_m;
-    return sliced ? slice_.value() : whole_[static_cast<std::size_t>(layer)].value();
+    const auto index = static_cast<std::size_t>(layer);
+    const bool sliced = m <= table_.at(index).slice_max_m;
+    return sliced ? slice_[index].value() : whole_[index].value();
   }
 
+  LayerTable table_;
   LinearOptions options_;
-  std::array<std::optional<Linear>, layer_count> whole_;
-  std::optional<Linear> slice_;
+  std::vector<std::optional<Linear>> whole_;
+  std::vector<std::optional<Linear>> slice_;
 };
 
 }  // namespace
 
-std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads) {
-  return std::make_unique<SlimgemmContender>(cuda_device, cpu_threads);
+std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads,
+                                                   const LayerTable& table) {
+  return std::make_unique<SlimgemmContender>(cuda_device, cpu_threads, table);
 }
 
 }  // namespace slimgemm::judge

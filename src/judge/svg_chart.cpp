@@ -10,13 +10,11 @@ namespace slimgemm::judge {
 namespace {
 
 constexpr double width = 420;
-constexpr double label_width = 74;
 constexpr double value_width = 52;
 constexpr double bar_height = 12;
 constexpr double bar_gap = 2;
 constexpr double group_gap = 12;
 constexpr double axis_height = 18;
-constexpr double plot_width = width - label_width - value_width;
 
 // A round step that divides the axis into two to five parts.
 double tick_step(double limit) {
@@ -44,7 +42,7 @@ std::string draw_group(const BarChart& chart, const BarGroup& group, double top,
   const double bars = group_height(group) - group_gap;
   std::string svg = fmt::format(R"(<text class="label" x="{:.1f}" y="{:.1f}" )"
                                 R"(text-anchor="end" dominant-baseline="middle">{}</text>)",
-                                label_width - 8, top + bars / 2, escape_html(group.label));
+                                chart.label_width - 8, top + bars / 2, escape_html(group.label));
   for (std::size_t i = 0; i < group.values.size(); ++i) {
     if (!group.values[i]) continue;
     const double value = *group.values[i];
@@ -56,17 +54,17 @@ std::string draw_group(const BarChart& chart, const BarGroup& group, double top,
     svg += fmt::format(R"(<rect class="s{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" )"
                        R"(rx="1.5"/><text class="value" x="{:.1f}" y="{:.1f}" )"
                        R"(dominant-baseline="middle">{}</text>)",
-                       i, label_width, y, length, bar_height, label_width + length + 4,
+                       i, chart.label_width, y, length, bar_height, chart.label_width + length + 4,
                        y + bar_height / 2 + 0.5, text);
   }
   return svg + '\n';
 }
 
-std::string draw_grid(double limit, double scale, double bottom) {
+std::string draw_grid(double left, double limit, double scale, double bottom) {
   std::string svg;
   const double step = tick_step(limit);
   for (int i = 0; step * i <= limit * 1.0001; ++i) {
-    const double x = label_width + step * i * scale;
+    const double x = left + step * i * scale;
     svg += fmt::format(
         R"(<line class="grid" x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="{1:.1f}"/>)"
         R"(<text class="label" x="{0:.1f}" y="{2:.1f}" text-anchor="middle">{3}</text>)",
@@ -109,15 +107,15 @@ std::string short_number(double value) {
 
 std::string draw(const BarChart& chart) {
   const double limit = largest_value(chart);
-  const double scale = plot_width / limit;
+  const double scale = (width - chart.label_width - value_width) / limit;
   double bottom = 4;
   for (const BarGroup& group : chart.groups) bottom += group_height(group);
   std::string svg = fmt::format(R"(<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)",
                                 width, bottom + axis_height, escape_html(chart.title));
-  svg += draw_grid(limit, scale, bottom - group_gap / 2);
+  svg += draw_grid(chart.label_width, limit, scale, bottom - group_gap / 2);
   if (chart.mark) {
     svg += fmt::format(R"(<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="{1:.1f}"/>)",
-                       label_width + *chart.mark * scale, bottom - group_gap / 2);
+                       chart.label_width + *chart.mark * scale, bottom - group_gap / 2);
   }
   double top = 4;
   for (const BarGroup& group : chart.groups) {

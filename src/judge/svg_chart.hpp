@@ -25,6 +25,7 @@ struct BarChart {
   std::string title;  ///< for screen readers
   std::vector<BarGroup> groups;
   std::optional<double> mark;  ///< a vertical line at this value
+  double label_width = 74;     ///< room for the labels of the groups
   int value_decimals = -1;     ///< digits after the point; -1: three significant digits
 };
 

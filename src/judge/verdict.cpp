@@ -204,8 +204,9 @@ const char* name(FailureKind kind) {
 }
 
 std::string Failure::to_string() const {
-  std::string text =
-      layer.empty() ? std::string(name(kind)) : fmt::format("{} m={}: {}", layer, m, name(kind));
+  std::string text;
+  if (!layer.empty()) text = m > 0 ? fmt::format("{} m={}: ", layer, m) : layer + ": ";
+  text += name(kind);
   if (row >= 0) text += fmt::format(" at row {}, column {}", row, column);
   if (row >= 0 && kind != FailureKind::unwritten) text += fmt::format(": got {:.6g}", got);
   if (row >= 0) text += fmt::format(", expected {:.6g}", expected);

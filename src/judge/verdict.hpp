@@ -44,8 +44,8 @@ const char* name(FailureKind kind);
 /// One broken rule. Row and column are -1 where they mean nothing.
 struct Failure {
   FailureKind kind;
-  std::string layer;  ///< empty for prepare
-  std::int64_t m = 0;
+  std::string layer;   ///< empty for prepare of all layers
+  std::int64_t m = 0;  ///< 0 where it is no single shape's
   std::int64_t row = -1;
   std::int64_t column = -1;
   double got = 0;

@@ -32,6 +32,10 @@ class JudgeReader {
     if (found != schema) {
       refuse(fmt::format("schema is '{}'; this version reads '{}'", found, schema));
     }
+    if (const auto file = report.find("shape_file"); file != report.end() && !file->is_null()) {
+      refuse(fmt::format("the run judged the shape file {}; a score is the fixed problem's",
+                         file->is_string() ? file->get<std::string>() : shown(*file)));
+    }
     const Json& baseline = field(report, "the report", "baseline");
     if (baseline.is_null()) {
       refuse("the run had no baseline, so there is no speedup; judge again with a --baseline");

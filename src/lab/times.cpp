@@ -97,7 +97,7 @@ class CsvReader {
     if (found == list.end()) {
       std::vector<std::string_view> names;
       std::transform(list.begin(), list.end(), std::back_inserter(names),
-                     [](const auto& entry) { return entry.name; });
+                     [](const auto& entry) -> std::string_view { return entry.name; });
       refuse(line_,
              fmt::format("{} '{}' is unknown; allowed: {}", what, name, fmt::join(names, ", ")));
     }

@@ -28,10 +28,12 @@ const std::vector<Case>& few_cases() {
 
 RunResult judge(Contender& contender, Contender* baseline = nullptr, double prepare_limit_s = 300) {
   RunOptions options = tiny_options();
-  options.cases = few_cases();
+  options.problem.cases = few_cases();
   options.prepare_limit_s = prepare_limit_s;
   const auto executor = tiny_executor();
-  return run_judge(*executor, contender, baseline, generate_weights(options.layers, 3), options);
+  const std::vector<Contender*> baselines(baseline == nullptr ? 0 : 1, baseline);
+  return run_judge(*executor, contender, baselines, generate_weights(options.problem.layers, 3),
+                   options);
 }
 
 std::vector<const Failure*> failures_of(const std::vector<Failure>& all, FailureKind kind) {
@@ -53,7 +55,7 @@ TEST(Judge, PassesASoundContender) {
     EXPECT_GT(c.contender.replays_checked, c.contender.inputs_checked);
     EXPECT_TRUE(c.contender.bit_identical);
     EXPECT_EQ(c.contender.time.has_value(), c.shape.scored);
-    EXPECT_EQ(c.speedup.has_value(), c.shape.scored);
+    EXPECT_EQ(c.against(0) != nullptr && c.against(0)->speedup, c.shape.scored);
     EXPECT_LT(c.contender.errors.l2, c.shape.dtype == DType::f32 ? 1e-6 : 4e-3);
     EXPECT_GT(c.contender.errors.l2, 0);
     EXPECT_EQ(c.contender.errors.probe, 0) << "a probe row is exact in BF16";
@@ -66,15 +68,15 @@ TEST(Judge, ScoresACompleteRun) {
   DenseContender contender;
   DenseContender baseline;
   RunOptions options = tiny_options();
-  std::erase_if(options.cases, [](const Case& c) { return !c.scored; });
+  std::erase_if(options.problem.cases, [](const Case& c) { return !c.scored; });
   options.repeats = 6;
   const auto executor = tiny_executor();
-  const RunResult result =
-      run_judge(*executor, contender, &baseline, generate_weights(options.layers, 3), options);
+  const RunResult result = run_judge(*executor, contender, {&baseline},
+                                     generate_weights(options.problem.layers, 3), options);
   ASSERT_EQ(result.loads.size(), 6U);
   ASSERT_TRUE(result.score.has_value()) << no_score_reason(result);
   std::vector<double> speedups;
-  for (const LoadResult& load : result.loads) speedups.push_back(load.speedup.value());
+  for (const LoadResult& load : result.loads) speedups.push_back(load.against(0)->speedup);
   EXPECT_DOUBLE_EQ(*result.score, geometric_mean(speedups));
   EXPECT_GT(*result.score, 0.3);
   EXPECT_LT(*result.score, 3.0);
@@ -306,9 +308,9 @@ class SlowToPrepare : public DenseContender {
 TEST(Judge, NamesAPrepareThatTakesTooLong) {
   SlowToPrepare contender;
   const RunResult result = judge(contender, nullptr, 0.05);
-  ASSERT_EQ(result.prepare_failures.size(), 1U);
-  EXPECT_EQ(result.prepare_failures[0].kind, FailureKind::prepare_time);
-  EXPECT_GE(result.prepare_failures[0].measured, 0.06);
+  ASSERT_EQ(result.contender.failures.size(), 1U);
+  EXPECT_EQ(result.contender.failures[0].kind, FailureKind::prepare_time);
+  EXPECT_GE(result.contender.failures[0].measured, 0.06);
   EXPECT_EQ(result.cases.size(), few_cases().size()) << "the rest is still checked";
   EXPECT_EQ(verdict(result), Verdict::failed);
 }
@@ -321,8 +323,8 @@ TEST(Judge, AFailedPrepareEndsTheRun) {
   CannotPrepare contender;
   const RunResult result = judge(contender);
   EXPECT_TRUE(result.cases.empty());
-  ASSERT_EQ(result.prepare_failures.size(), 1U);
-  EXPECT_EQ(result.prepare_failures[0].to_string(), "prepare failed: no such unit");
+  ASSERT_EQ(result.contender.failures.size(), 1U);
+  EXPECT_EQ(result.contender.failures[0].to_string(), "prepare failed: no such unit");
   EXPECT_EQ(verdict(result), Verdict::failed);
 }
 

@@ -33,7 +33,7 @@ int prepare(const slimgemm_contender_matrix* matrices, std::int32_t, void** stat
                   static_cast<int>(matrices[0].n));
     return 7;
   }
-  WeightSet weights;
+  WeightSet weights(layer_count);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const auto& from = matrices[i];
     weights[i] = {from.n, from.k, static_cast<DType>(from.dtype), from.host, from.device};

@@ -16,10 +16,10 @@ std::string library(const std::string& flaw) {
 
 RunResult judge(const std::string& flaw) {
   RunOptions options = tiny_options();
-  options.cases = {{Layer::o, 16, true}, {Layer::router, 9, false}};
+  options.problem.cases = {{Layer::o, 16, true}, {Layer::router, 9, false}};
   const auto executor = tiny_executor();
   const auto contender = load_contender(library(flaw), -1);
-  return run_judge(*executor, *contender, nullptr, generate_weights(options.layers, 3), options);
+  return run_judge(*executor, *contender, {}, generate_weights(options.problem.layers, 3), options);
 }
 
 void expect_refused(const std::string& path, const std::string& part) {
@@ -35,7 +35,7 @@ void expect_refused(const std::string& path, const std::string& part) {
 
 TEST(LoadedContender, ASoundOnePasses) {
   const RunResult result = judge("none");
-  EXPECT_EQ(result.contender, "loaded");
+  EXPECT_EQ(result.contender.name, "loaded");
   EXPECT_EQ(verdict(result), Verdict::passed) << text_report(result, {});
   EXPECT_EQ(result.cases[0].weight_bytes, 80 * 64 * 2);
 }
@@ -63,8 +63,8 @@ TEST(LoadedContender, EveryFlawOfTheLibraryIsNamed) {
 
 TEST(LoadedContender, ErrorsOfItsCallsAreNamed) {
   const RunResult prepare = judge("prepare_error");
-  ASSERT_EQ(prepare.prepare_failures.size(), 1U);
-  EXPECT_EQ(prepare.prepare_failures[0].to_string(),
+  ASSERT_EQ(prepare.contender.failures.size(), 1U);
+  EXPECT_EQ(prepare.contender.failures[0].to_string(),
             "prepare failed: loaded: prepare returned 7: weights of 48 rows are too many");
 
   const auto run = judge("run_error").contender_failures();

@@ -16,14 +16,14 @@ TEST(SlimgemmContender, IsSoundOnAllLayers) {
   options.repeats = 4;
   options.empty_repeats = 1;
   options.ceiling_repeats = 1;
-  options.cases = {
+  options.problem.cases = {
       {Layer::qkv_gate, 1, true},  {Layer::o, 1, true},         {Layer::pooler, 1, true},
       {Layer::unpooler, 1, true},  {Layer::router, 1, true},    {Layer::qkv_gate, 5, false},
       {Layer::unpooler, 7, false}, {Layer::unpooler, 9, false}, {Layer::router, 9, false}};
   const auto executor = make_cpu_executor(0, 1 << 20);
   const auto contender = make_slimgemm_contender(-1);
-  const RunResult result = run_judge(*executor, *contender, nullptr,
-                                     generate_weights(options.layers, options.seed), options);
+  const RunResult result = run_judge(
+      *executor, *contender, {}, generate_weights(options.problem.layers, options.seed), options);
   EXPECT_EQ(verdict(result), Verdict::passed) << text_report(result, {});
   for (const CaseResult& c : result.cases) {
     EXPECT_TRUE(c.contender.bit_identical) << c.shape.name;

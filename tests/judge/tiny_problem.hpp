@@ -7,8 +7,8 @@
 #include "judge/run.hpp"
 #include "support/bf16.hpp"
 
-#include <array>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace slimgemm::judge::test {
@@ -27,7 +27,7 @@ inline LayerTable tiny_layers() {
 
 inline RunOptions tiny_options() {
   RunOptions options;
-  options.layers = tiny_layers();
+  options.problem.layers = tiny_layers();
   options.repeats = 8;
   options.empty_repeats = 3;
   options.ceiling_repeats = 1;
@@ -39,12 +39,13 @@ inline std::unique_ptr<Executor> tiny_executor() { return make_cpu_executor(1, 1
 // Right, plain and slow: FP32 sums of dense weights. The bad contenders derive from it.
 class DenseContender : public Contender {
  public:
-  explicit DenseContender(LayerTable table = tiny_layers()) : table_(table) {}
+  explicit DenseContender(LayerTable table = tiny_layers())
+      : table_(std::move(table)), weights_(table_.size()) {}
 
   [[nodiscard]] std::string name() const override { return "dense"; }
 
   void prepare(const WeightSet& weights) override {
-    for (std::size_t i = 0; i < weights.size(); ++i) {
+    for (std::size_t i = 0; i < table_.size(); ++i) {
       const auto count = static_cast<std::size_t>(weights[i].n * weights[i].k);
       weights_[i].resize(count);
       for (std::size_t j = 0; j < count; ++j) {
@@ -95,7 +96,7 @@ class DenseContender : public Contender {
   }
 
   LayerTable table_;
-  std::array<std::vector<float>, layer_count> weights_;
+  std::vector<std::vector<float>> weights_;
 };
 
 }  // namespace slimgemm::judge::test

@@ -322,7 +322,7 @@ class BlasOnGpu : public JudgeOnGpu {
   }
 
   std::array<std::unique_ptr<Buffer>, layer_count> buffers_;
-  WeightSet weights_;
+  WeightSet weights_ = WeightSet(layer_count);
 };
 
 TEST_F(BlasOnGpu, BaselinesAgreeWithTheReference) {
@@ -330,7 +330,7 @@ TEST_F(BlasOnGpu, BaselinesAgreeWithTheReference) {
   for (const auto make : {make_sglang_baseline, make_best_blas_baseline}) {
     std::unique_ptr<Contender> baseline;
     try {
-      baseline = make(0);
+      baseline = make(0, fixed_problem());
     } catch (const Error& error) {
       ASSERT_EQ(error.code(), ErrorCode::unsupported) << error.what();
       GTEST_SKIP() << error.what();

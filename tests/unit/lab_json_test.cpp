@@ -17,19 +17,19 @@ class LabJson : public testing::Test {
     if (!json_supported()) {
       GTEST_SKIP() << "this build has no nlohmann-json";
     }
-    result_.contender = "slimgemm";
-    result_.baseline = "sglang";
+    result_.contender.name = "slimgemm";
+    result_.baselines = {{"sglang", {}, {}}};
     facts_.device = {{"device", "NVIDIA H200"}};
     for (const judge::Case& c : judge::all_cases()) {
       judge::CaseResult shape{};
       shape.shape = judge::resolve(c);
       shape.floor_us = judge::floor_us(c);
-      shape.baseline.emplace();
+      judge::BaselineResult& baseline = shape.baselines.emplace_back().emplace();
       if (c.scored) {
         // Ours: 1.1 times the floor, and the baseline twice that but for the router's four times.
         shape.contender.time = judge::Spread{9, 1.1 * shape.floor_us, 0, 0};
         const double factor = c.layer == judge::Layer::router ? 4 : 2;
-        shape.baseline->time = judge::Spread{9, factor * 1.1 * shape.floor_us, 0, 0};
+        baseline.side.time = judge::Spread{9, factor * 1.1 * shape.floor_us, 0, 0};
       }
       result_.cases.push_back(shape);
     }
@@ -67,7 +67,7 @@ TEST_F(LabJson, GivesTheJudgesOwnLoadsAndScore) {
   ASSERT_EQ(score.whole_loads, 6);
   for (std::size_t i = 0; i < score.loads.size(); ++i) {
     EXPECT_NEAR(score.loads[i].time.ours_us, result_.loads[i].ours_us, 1e-9);
-    EXPECT_NEAR(score.loads[i].time.speedup(), result_.loads[i].speedup.value(), 1e-9);
+    EXPECT_NEAR(score.loads[i].time.speedup(), result_.loads[i].against(0)->speedup, 1e-9);
     EXPECT_NEAR(score.loads[i].floors.dense_us, result_.loads[i].floor_us, 1e-9);
     EXPECT_EQ(score.loads[i].shapes.size(), 5U);
   }
@@ -79,7 +79,7 @@ TEST_F(LabJson, GivesTheJudgesOwnLoadsAndScore) {
 
 TEST_F(LabJson, ShapesThatWereNotTimedAreLeftOut) {
   result_.cases.at(0).contender.time.reset();
-  result_.cases.at(6).baseline.reset();
+  result_.cases.at(6).baselines.clear();
   judge::summarise(result_);
   const TimesTable table = read();
   EXPECT_EQ(table.loads[0].shapes_given(), 4);
@@ -97,8 +97,19 @@ TEST_F(LabJson, FailedRunKeepsItsVerdict) {
 }
 
 TEST_F(LabJson, WithoutBaselineThereIsNoSpeedup) {
-  result_.baseline.clear();
+  result_.baselines.clear();
   EXPECT_NE(refusal(judge::json_report(result_, facts_)).find("no baseline"), std::string::npos);
+}
+
+// The layers of a shape file may have the names of the five: their times are no load's.
+TEST_F(LabJson, AShapeFilesRunHasNoScore) {
+  result_.shape_file = "served.json";
+  EXPECT_EQ(refusal(judge::json_report(result_, facts_)),
+            "run.json: the run judged the shape file served.json; a score is the fixed problem's");
+}
+
+TEST_F(LabJson, ReportsFromBeforeShapeFilesAreRead) {
+  EXPECT_EQ(parse_judge_json(edited("\"shape_file\"", "\"other\""), "run.json").verdict, "passed");
 }
 
 TEST_F(LabJson, RefusalsNameTheField) {

@@ -44,7 +44,7 @@ struct Layers {
 
   std::array<std::vector<float>, layer_count> values;
   std::array<std::vector<std::uint16_t>, layer_count> bits;
-  WeightSet set;
+  WeightSet set = WeightSet(layer_count);
 };
 
 // The baseline of a build and a machine that have it, else null.

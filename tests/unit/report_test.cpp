@@ -27,11 +27,10 @@ Spread times(double median) { return {9, median, median * 0.99, median * 1.01}; 
 // Every shape at 10 us against the baseline's 15; sound.
 RunResult full_result() {
   RunResult result;
-  result.contender = "ours";
-  result.baseline = "theirs";
+  result.layers = layers();
+  result.contender = {"ours", 1.5, {}};
+  result.baselines = {{"theirs", 0.5, {}}};
   result.weights = "generated";
-  result.prepare_s = 1.5;
-  result.baseline_prepare_s = 0.5;
   result.empty_us = 4.25;
   for (const Case& c : all_cases()) {
     CaseResult entry{};
@@ -43,9 +42,10 @@ RunResult full_result() {
     entry.contender.replays_checked = 9;
     if (c.scored) {
       entry.contender.time = times(10);
-      entry.baseline.emplace();
-      entry.baseline->time = times(15);
-      entry.speedup = Interval{1.5, 1.4, 1.6, 0.96};
+      entry.baselines.resize(1);
+      entry.baselines[0].emplace();
+      entry.baselines[0]->side.time = times(15);
+      entry.baselines[0]->speedup = Interval{1.5, 1.4, 1.6, 0.96};
       entry.ceiling_us = 8;
     }
     result.cases.push_back(entry);
@@ -87,7 +87,7 @@ TEST(Summary, LoadsAreSumsAndTheScoreTheirMean) {
   ASSERT_EQ(result.loads.size(), 6U);
   for (const LoadResult& load : result.loads) {
     EXPECT_DOUBLE_EQ(load.ours_us, 50);
-    EXPECT_DOUBLE_EQ(load.baseline_us.value(), 75);
+    EXPECT_DOUBLE_EQ(load.against(0)->us, 75);
     EXPECT_DOUBLE_EQ(load.ceiling_us, 40);
   }
   EXPECT_NEAR(result.loads[0].floor_us, 28.85, 0.005);
@@ -104,10 +104,11 @@ TEST(Summary, NoScoreWithoutAllShapesOrWithAFailure) {
   EXPECT_EQ(no_score_reason(subset), "only 29 of the 30 scored shapes were run");
 
   RunResult alone = full_result();
-  for (CaseResult& c : alone.cases) c.baseline.reset();
+  for (CaseResult& c : alone.cases) c.baselines.clear();
+  alone.baselines.clear();
   summarise(alone);
   EXPECT_EQ(alone.loads.size(), 6U);
-  EXPECT_FALSE(alone.loads[0].speedup.has_value());
+  EXPECT_EQ(alone.loads[0].against(0), nullptr);
   EXPECT_EQ(no_score_reason(alone), "there is no baseline");
 
   RunResult failed = full_result();
@@ -117,7 +118,7 @@ TEST(Summary, NoScoreWithoutAllShapesOrWithAFailure) {
   EXPECT_EQ(verdict(failed), Verdict::failed);
 
   RunResult invalid = full_result();
-  invalid.cases[3].baseline->failures.push_back(some_failure());
+  invalid.cases[3].baselines[0]->side.failures.push_back(some_failure());
   summarise(invalid);
   EXPECT_FALSE(invalid.score.has_value());
   EXPECT_EQ(verdict(invalid), Verdict::invalid);
@@ -209,14 +210,14 @@ TEST(JsonReport, EveryFieldIsInTheSchemaPage) {
 TEST(JsonReport, WhatCannotBeComputedIsNull) {
   RunResult result = full_result();
   result.cases[0].contender.errors.l2 = std::numeric_limits<double>::infinity();
-  result.contender = "bad \xFF name";
+  result.contender.name = "bad \xFF name";
   const auto json = nlohmann::json::parse(json_report(result, some_facts()));
   EXPECT_TRUE(json["shapes"][0]["contender"]["errors"]["l2"].is_null());
 }
 
 TEST(HtmlReport, IsOnePageWithChartsAndTheJson) {
   RunResult result = full_result();
-  result.contender = "a <b> & \"c\" </script>";
+  result.contender.name = "a <b> & \"c\" </script>";
   const std::string html = html_report(result, some_facts());
   std::size_t charts = 0;
   for (std::size_t at = 0; (at = html.find("<svg ", at)) != std::string::npos; ++at) ++charts;
@@ -228,7 +229,7 @@ TEST(HtmlReport, IsOnePageWithChartsAndTheJson) {
   const auto begin = html.find(open) + open.size();
   const auto end = html.find("</script>", begin);
   const auto json = nlohmann::json::parse(html.substr(begin, end - begin));
-  EXPECT_EQ(json["contender"]["name"], result.contender);
+  EXPECT_EQ(json["contender"]["name"], result.contender.name);
 }
 
 TEST(HtmlReport, OmitsWhatWasNotMeasured) {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
-#include "judge/contender.hpp"
-#include "judge/executor.hpp"
 #include "judge/progress.hpp"
 #include "judge/report.hpp"
-#include "judge/run.hpp"
 #include "judge/safetensors.hpp"
+#include "judge_setup.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -13,15 +11,11 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <dlfcn.h>
 
 namespace slimgemm::cli {
 namespace {
@@ -30,51 +24,9 @@ using namespace slimgemm::judge;
 
 constexpr int repeats_max = 100'000;
 constexpr int threads_max = 1024;
-// Pairs of a scored shape on a GPU, where a replay takes a millisecond with all around it.
-constexpr int cuda_pairs_max = 101;
-constexpr double cuda_case_budget_s = 10;
-constexpr int cuda_warmup_replays = 3;
-constexpr int cuda_ceiling_repeats = 31;
-constexpr int cuda_empty_repeats = 101;
 
-struct JudgeArguments {
-  std::string device = "auto";
-  std::string contender = "slimgemm";
-  std::string baseline = "auto";
-  std::vector<std::string> loads;
-  std::vector<std::string> layers;
-  int repeats = 0;
-  std::uint64_t seed = 1;
-  std::string weights;
-  std::string json;
-  std::string html;
-  int threads = 0;
-};
-
-// Bad usage that only the command can see: exit code 2, as for the parser's own errors.
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorCode::invalid_argument, message);
-}
-
-template <typename Entries>
-std::vector<std::string> names_of(const Entries& entries) {
-  std::vector<std::string> names;
-  names.reserve(entries.size());
-  for (const auto& entry : entries) names.emplace_back(entry.name);
-  return names;
-}
-
-bool contains(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-void require_known(const char* option, const std::vector<std::string>& given,
-                   const std::vector<std::string>& known) {
-  for (const std::string& name : given) {
-    if (contains(known, name)) continue;
-    refuse(fmt::format("{} {}: there is no such name; choose from {}", option, name,
-                       fmt::join(known, ", ")));
-  }
 }
 
 void require_folder(const char* option, const std::string& path) {
@@ -83,90 +35,6 @@ void require_folder(const char* option, const std::string& path) {
   if (access(folder.c_str(), W_OK) != 0) {
     refuse(fmt::format("{} {}: its folder does not exist or cannot be written", option, path));
   }
-}
-
-// All 39 cases, or those scored shapes that --loads and --layers leave.
-std::vector<Case> choose_cases(const JudgeArguments& arguments) {
-  const auto load_names = names_of(loads());
-  const auto layer_names = names_of(layers());
-  require_known("--loads", arguments.loads, load_names);
-  require_known("--layers", arguments.layers, layer_names);
-  std::vector<Case> cases = all_cases();
-  if (arguments.loads.empty() && arguments.layers.empty()) return cases;
-  const auto left_out = [&](const Case& c) {
-    if (!arguments.layers.empty() && !contains(arguments.layers, info(c.layer).name)) return true;
-    if (arguments.loads.empty()) return false;
-    return std::none_of(loads().begin(), loads().end(), [&](const Load& load) {
-      return c.scored && load.m == c.m && contains(arguments.loads, load.name);
-    });
-  };
-  cases.erase(std::remove_if(cases.begin(), cases.end(), left_out), cases.end());
-  return cases;
-}
-
-std::unique_ptr<Executor> choose_executor(const JudgeArguments& arguments) {
-  const bool cuda =
-      arguments.device == "cuda" || (arguments.device == "auto" && cuda_device_count() > 0);
-  if (!cuda) return make_cpu_executor(arguments.threads);
-  if (arguments.threads != 0) refuse("--threads is for --device cpu");
-  return make_cuda_executor(0);
-}
-
-std::unique_ptr<Contender> choose_contender(const JudgeArguments& arguments, int cuda_device) {
-  if (arguments.contender == "slimgemm") {
-    return make_slimgemm_contender(cuda_device, arguments.threads);
-  }
-  return load_contender(arguments.contender, cuda_device);
-}
-
-// oneDNN's threads are OpenMP's; where its runtime is loaded, it is told the number.
-void limit_openmp_threads(int threads) {
-  using SetThreads = void (*)(int);
-  const auto set_threads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (threads > 0 && set_threads != nullptr) set_threads(threads);
-}
-
-std::unique_ptr<Contender> make_baseline(const std::string& name, int cuda_device) {
-  const bool cuda = cuda_device >= 0;
-  if (name == "none") return nullptr;
-  if (name == "onednn") {
-    if (cuda) refuse("--baseline onednn is for --device cpu; on a GPU: sglang or best-blas");
-    return make_onednn_baseline();
-  }
-  if (!cuda) {
-    refuse(
-        fmt::format("--baseline {} needs a GPU (--device cuda); on the CPU: onednn or none", name));
-  }
-  return name == "sglang" ? make_sglang_baseline(cuda_device)
-                          : make_best_blas_baseline(cuda_device);
-}
-
-std::unique_ptr<Contender> choose_baseline(const JudgeArguments& arguments, int cuda_device) {
-  limit_openmp_threads(arguments.threads);
-  if (arguments.baseline != "auto") return make_baseline(arguments.baseline, cuda_device);
-  try {
-    return make_baseline(cuda_device >= 0 ? "sglang" : "onednn", cuda_device);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported) throw;
-    fmt::print(stderr, "no baseline: {}\n", error.what());
-    return nullptr;
-  }
-}
-
-RunOptions run_options(const JudgeArguments& arguments, bool is_cuda) {
-  RunOptions options;
-  options.cases = choose_cases(arguments);
-  options.seed = arguments.seed;
-  options.threads = arguments.threads;
-  options.repeats = arguments.repeats;
-  if (is_cuda) {
-    options.pairs_max = cuda_pairs_max;
-    options.case_budget_s = cuda_case_budget_s;
-    options.warmup_replays = cuda_warmup_replays;
-    options.ceiling_repeats = cuda_ceiling_repeats;
-    options.empty_repeats = cuda_empty_repeats;
-  }
-  return options;
 }
 
 // The command as typed, without the program's folder.
@@ -179,13 +47,39 @@ std::string command_line() {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+RunResult run(const JudgeArguments& arguments, const Problem& problem, Executor& executor) {
+  const int device = executor.cuda_device();
+  const std::vector<std::string> names = choose_baselines(arguments, device);
+  const auto make = [&](const Problem& part) {
+    return make_contestants(arguments, names, device, part);
+  };
+  Progress progress(stderr, isatty(STDERR_FILENO) != 0);
+  RunOptions options = run_options(arguments, problem, executor.is_cuda());
+  options.progress = [&](const std::string& stage, double done) { progress.update(stage, done); };
+  if (!problem.shape_file.empty()) return run_layer_by_layer(executor, make, options);
+
+  const Contestants contestants = make(problem);
+  std::vector<Contender*> baselines;
+  for (const auto& baseline : contestants.baselines) baselines.push_back(baseline.get());
+  progress.update("weights", 0);
+  const Weights weights = arguments.weights.empty()
+                              ? generate_weights(problem.layers, arguments.seed, arguments.threads)
+                              : load_safetensors(arguments.weights, problem.layers);
+  return run_judge(executor, *contestants.contender, baselines, weights, options);
+}
+
 int judge(const JudgeArguments& arguments) {
   if ((!arguments.json.empty() || !arguments.html.empty()) && !reports_available()) {
     refuse("--json and --html need a build with nlohmann-json (nlohmann-json3-dev)");
   }
-  choose_cases(arguments);  // what cannot work is told before the work
+  const Problem problem = choose_problem(arguments);  // what cannot work is told before the work
+  if (arguments.list) {
+    fmt::print("{}", problem_text(problem));
+    return exit_ok;
+  }
   require_folder("--json", arguments.json);
   require_folder("--html", arguments.html);
+  require_folder("--markdown", arguments.markdown);
   ReportFacts facts;
   facts.command_line = command_line();
   facts.version = build_version();
@@ -195,18 +89,7 @@ int judge(const JudgeArguments& arguments) {
 
   const auto executor = choose_executor(arguments);
   facts.is_cuda = executor->is_cuda();
-  const auto contender = choose_contender(arguments, executor->cuda_device());
-  const auto baseline = choose_baseline(arguments, executor->cuda_device());
-
-  Progress progress(stderr, isatty(STDERR_FILENO) != 0);
-  progress.update("weights", 0);
-  const Weights weights = arguments.weights.empty()
-                              ? generate_weights(layers(), arguments.seed, arguments.threads)
-                              : load_safetensors(arguments.weights, layers());
-  RunOptions options = run_options(arguments, facts.is_cuda);
-  options.progress = [&](const std::string& stage, double done) { progress.update(stage, done); };
-  const RunResult result = run_judge(*executor, *contender, baseline.get(), weights, options);
-  progress.clear();
+  const RunResult result = run(arguments, problem, *executor);
 
   facts.device = executor->describe();
   if (facts.is_cuda) {
@@ -215,7 +98,23 @@ int judge(const JudgeArguments& arguments) {
   fmt::print("{}", text_report(result, facts));
   if (!arguments.json.empty()) write_file(arguments.json, json_report(result, facts));
   if (!arguments.html.empty()) write_file(arguments.html, html_report(result, facts));
+  if (!arguments.markdown.empty()) write_file(arguments.markdown, markdown_report(result, facts));
   return verdict(result) == Verdict::passed ? exit_ok : exit_failed;
+}
+
+void add_problem_options(CLI::App& command, JudgeArguments& arguments) {
+  command.add_option("--shapes", arguments.shapes,
+                     "judge the layers of this file instead, such as shapes/served.json");
+  command.add_option("--loads", arguments.loads, "only these loads, e.g. \"decode 1,verify 16\"")
+      ->delimiter(',');
+  command.add_option("--layers", arguments.layers, "only these layers, e.g. pooler,router")
+      ->delimiter(',');
+  command.add_flag("--list", arguments.list,
+                   "print the layers and token counts, and judge nothing");
+  command.add_option("--seed", arguments.seed, "of weights and inputs")->capture_default_str();
+  command.add_option("--weights", arguments.weights,
+                     "take the five matrices from a safetensors file: qkv_gate, o, pooler, "
+                     "unpooler, router");
 }
 
 void add_options(CLI::App& command, JudgeArguments& arguments) {
@@ -227,24 +126,20 @@ void add_options(CLI::App& command, JudgeArguments& arguments) {
                   "slimgemm, or a shared library (slimgemm/contender.h)")
       ->capture_default_str();
   command
-      .add_option("--baseline", arguments.baseline,
-                  "auto: sglang on a GPU, onednn on the CPU where this build has it")
+      .add_option("--baseline", arguments.baselines,
+                  "one, or several side by side (sglang,best-blas); auto: sglang on a GPU, onednn "
+                  "on the CPU where this build has it")
+      ->delimiter(',')
       ->check(CLI::IsMember({"auto", "sglang", "best-blas", "onednn", "none"}))
-      ->capture_default_str();
-  command.add_option("--loads", arguments.loads, "only these loads, e.g. \"decode 1,verify 16\"")
-      ->delimiter(',');
-  command.add_option("--layers", arguments.layers, "only these layers, e.g. pooler,router")
-      ->delimiter(',');
+      ->default_str("auto");
+  add_problem_options(command, arguments);
   command
       .add_option("--repeats", arguments.repeats,
                   "timed pairs of a scored shape (default: as time allows)")
       ->check(CLI::Range(1, repeats_max));
-  command.add_option("--seed", arguments.seed, "of weights and inputs")->capture_default_str();
-  command.add_option("--weights", arguments.weights,
-                     "take the five matrices from a safetensors file: qkv_gate, o, pooler, "
-                     "unpooler, router");
   command.add_option("--json", arguments.json, "write the result as JSON");
   command.add_option("--html", arguments.html, "write the result as a page with charts");
+  command.add_option("--markdown", arguments.markdown, "write the table of the shapes as markdown");
   command.add_option("--threads", arguments.threads, "threads on the CPU (default: all)")
       ->check(CLI::Range(1, threads_max));
 }
@@ -253,7 +148,8 @@ void add_options(CLI::App& command, JudgeArguments& arguments) {
 
 void add_judge(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "judge", "Check and time a contender on the 39 shapes, against a baseline");
+      "judge",
+      "Check and time a contender against baselines, on the 39 shapes or those of a shape file");
   const auto arguments = std::make_shared<JudgeArguments>();
   add_options(*command, *arguments);
   command->callback([arguments, &exit_code] { exit_code = judge(*arguments); });

@@ -9,5 +9,9 @@ run_showing '/no/such\.so' judge --device cpu --contender /no/such.so
 run_showing '/no/such\.safetensors' \
   judge --device cpu --weights /no/such.safetensors --baseline none
 run_showing '--baseline sglang needs a GPU' judge --device cpu --baseline sglang
-run_showing '^ +--(device|contender|baseline|loads|layers|repeats|seed|weights|json|html)' \
-  judge --help
+run_showing '--baseline none stands alone.*' judge --device cpu --baseline onednn,none
+run_showing '--baseline sglang is given twice' judge --device cpu --baseline sglang,sglang
+run_showing 'worst not in' judge --device cpu --baseline onednn,worst
+run_showing '/no/such/folder/r\.md' judge --device cpu --markdown /no/such/folder/r.md
+run judge --list --layers router,unpooler --loads 'decode 1,verify 1'
+run_showing '^ +--[a-z]+' judge --help
