@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 
@@ -91,12 +92,12 @@ std::string html_shapes_section(const RunResult& result) {
   for (const CaseResult& c : result.cases) tokens.insert(c.shape.m);
   std::string charts;
   for (const std::int64_t m : tokens) charts += speedups(result, m) + shares(result, m);
-  std::string html = layer_list(result);
-  if (charts.empty()) return html;
+  if (charts.empty()) return layer_list(result);
   std::istringstream summary(shapes_summary_text(result, "", ""));
-  html += "<h2>Speedups and shares of the ceiling</h2>\n";
+  std::string html = "<h2>Speedups and shares of the ceiling</h2>\n";
   for (std::string line; std::getline(summary, line);) html += "<p>" + escape_html(line) + "</p>\n";
-  return html + legend(result) + "<div class=\"grid-of-charts\">\n" + charts + "</div>\n";
+  return html + legend(result) + "<div class=\"grid-of-charts\">\n" + charts + "</div>\n" +
+         layer_list(result) + "<h2>Times</h2>\n";
 }
 
 }  // namespace slimgemm::judge

@@ -148,7 +148,7 @@ class ShapeFileReader {
 
   // Names stand in tables and are given on the command line, separated by commas.
   std::string layer_name(const Json& layer, const std::string& where) {
-    const std::string name = string(layer, where, "name");
+    std::string name = string(layer, where, "name");
     const bool sound =
         name.size() <= shape_name_max && std::all_of(name.begin(), name.end(), [](char c) {
           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -9,11 +9,21 @@
 namespace slimgemm::judge {
 namespace {
 
-std::string list(const std::vector<const CaseResult*>& cases, std::size_t baseline) {
+constexpr std::size_t listed_max = 8;
+
+// The lowest speedups first, and of a long list no more than these: the table has them all.
+std::string list(std::vector<const CaseResult*> cases, std::size_t baseline) {
+  std::stable_sort(cases.begin(), cases.end(), [&](const CaseResult* a, const CaseResult* b) {
+    return a->against(baseline)->speedup->value < b->against(baseline)->speedup->value;
+  });
   std::vector<std::string> texts;
-  texts.reserve(cases.size());
-  for (const CaseResult* c : cases) texts.push_back(speedup_text(*c, baseline));
-  return fmt::format("{}", fmt::join(texts, "; "));
+  for (const CaseResult* c : cases) {
+    if (texts.size() == listed_max) break;
+    texts.push_back(speedup_text(*c, baseline));
+  }
+  const std::string text = fmt::format("{}", fmt::join(texts, "; "));
+  if (cases.size() == texts.size()) return text;
+  return text + fmt::format("; and {} more", cases.size() - texts.size());
 }
 
 std::string large_text(const ShapesSummary& summary, std::size_t baseline) {

@@ -4,7 +4,9 @@
 
 #include "judge/run.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,13 +33,14 @@ bool is_large_layer(const Shape& shape);
 /// One entry a baseline; its pointers lead into `result`.
 std::vector<ShapesSummary> summarise_shapes(const RunResult& result);
 
-/// "llama3-8b.qkv m=4 0.983 [0.968, 0.998]", for a list of shapes.
+/// "llama3-8b.qkv m=4 0.983 [0.968, 0.998]".
 std::string speedup_text(const CaseResult& c, std::size_t baseline);
 
 /// Share of the ceiling that the contender reaches: the time of the plain read over ours.
 std::optional<double> ceiling_share(const CaseResult& c);
 
-/// Two or three lines a baseline: `bullet` stands before the first, `indent` before the others.
+/// Up to three lines a baseline, naming the shapes that fall short: `bullet` stands before the
+/// first, `indent` before the others.
 std::string shapes_summary_text(const RunResult& result, const std::string& bullet,
                                 const std::string& indent);
 

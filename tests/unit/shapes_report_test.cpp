@@ -88,6 +88,18 @@ TEST(ShapesSummary, ShapesWithoutABaselineCountNowhere) {
   EXPECT_TRUE(contains(shapes_summary_text(result, "", ""), "against best: no shape was timed"));
 }
 
+TEST(ShapesSummary, NamesTheLowestFirstAndNotAll) {
+  RunResult result = shapes_result();
+  result.cases.clear();
+  for (int i = 0; i < 11; ++i) {
+    result.cases.push_back(shape(result.layers[0], i + 1, i == 6 ? 0.5 : 0.9, 1));
+  }
+  const std::string text = shapes_summary_text(result, "", "");
+  EXPECT_TRUE(
+      contains(text, "slower than theirs: small m=7 0.500 [0.480, 0.520]; small m=1 0.900"));
+  EXPECT_TRUE(contains(text, "small m=8 0.900 [0.880, 0.920]; and 3 more\n"));
+}
+
 TEST(ShapesSummary, AShapeFileHasNeitherLoadsNorScore) {
   RunResult result = shapes_result();
   // The names and token counts of the fixed problem make no difference.
