@@ -36,6 +36,7 @@ MAY_INCLUDE = {
     "cuda": {"format", "codec", "plan", "linear", "support"},
     "judge": {"format", "codec", "plan", "linear", "cpu", "cuda", "support"},
     "lab": {"judge", "support"},
+    "tune": {"format", "codec", "plan", "linear", "cuda", "judge", "support"},
 }
 EVERYTHING = set(MAY_INCLUDE) - {"include"}
 CUDA_FOLDERS = {"cuda", "judge", "tests", "examples", "bindings"}

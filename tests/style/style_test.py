@@ -59,6 +59,8 @@ class Style(unittest.TestCase):
         expect("tests/unit/a_test.cpp", '"codec/window.hpp"')
         expect("src/codec/a.cpp", '"plan/kernel_table.hpp"', "codec may not include plan")
         expect("src/cpu/a.cpp", '"judge/cases.hpp"', "cpu may not include judge")
+        expect("src/tune/a.cpp", '"judge/cases.hpp"')
+        expect("src/judge/a.cpp", '"tune/tune.hpp"', "judge may not include tune")
         expect("include/slimgemm/a.hpp", '"format/layout.hpp"', "include may not include format")
         expect("src/codec/a.cpp", '"slimgemm/types.hpp"', "with <>")
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cmd_common.hpp"
 #include "commands.hpp"
 #include "judge/progress.hpp"
 #include "judge/report.hpp"
@@ -8,11 +9,8 @@
 #include <slimgemm/error.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,24 +25,6 @@ constexpr int threads_max = 1024;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorCode::invalid_argument, message);
-}
-
-void require_folder(const char* option, const std::string& path) {
-  if (path.empty()) return;
-  const auto folder = std::filesystem::absolute(path).parent_path();
-  if (access(folder.c_str(), W_OK) != 0) {
-    refuse(fmt::format("{} {}: its folder does not exist or cannot be written", option, path));
-  }
-}
-
-// The command as typed, without the program's folder.
-std::string command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  if (words.empty()) return "slimgemm judge";
-  words[0] = std::filesystem::path(words[0]).filename().string();
-  return fmt::format("{}", fmt::join(words, " "));
 }
 
 RunResult run(const JudgeArguments& arguments, const Problem& problem, Executor& executor) {

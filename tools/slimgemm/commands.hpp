@@ -15,6 +15,7 @@ enum ExitCode : int {
 
 void add_judge(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+void add_tune(CLI::App& app, int& exit_code);
 void add_score(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
 

@@ -14,6 +14,7 @@ int run(int argc, char** argv) {
   int exit_code = exit_ok;
   add_judge(app, exit_code);
   add_plan(app, exit_code);
+  add_tune(app, exit_code);
   add_score(app, exit_code);
   add_roofline(app, exit_code);
   try {
