@@ -13,6 +13,10 @@ struct LinearOptions {
   Device device = Device::cpu;
   int cuda_device = 0;  ///< CUDA device ordinal
   int cpu_threads = 0;  ///< worker threads of the CPU backend; 0: one for every hardware thread
+  /// CUDA: run() as a programmatic dependent launch. The kernel may start while the one before it
+  /// in the stream still runs, and reads its first weights then; x and out are touched only after
+  /// that one is complete. Helps chains of layers; docs/kernels-decode.md has measurements.
+  bool programmatic_launch = false;
 };
 
 /// One linear layer without bias, out = x @ W.T, computed from the packed weights.

@@ -6,11 +6,11 @@
 #include "cuda/tensor_map.hpp"
 #include "cuda/tile_kernel_args.hpp"
 
-#include <bit>
-#include <cmath>
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace slimgemm::cuda {
 namespace {
@@ -70,62 +70,43 @@ void prepare_kernels(Encoding encoding) {
   }
 }
 
-/// Whether every exception, times 2^(112 - base), is a BF16 number again, with room for its
-/// products with x.
-bool exceptions_are_patchable(const PackedMatrix& weights, float inverse_scale) {
-  constexpr float largest = 0x1p64f;
-  for (const format::ExceptionGroup& group : PackedAccess::groups(weights)) {
-    for (const format::ExceptionEntry& entry : group.entries) {
-      const float weight = std::bit_cast<float>(static_cast<std::uint32_t>(entry.bits) << 16);
-      if (!std::isfinite(weight)) continue;  // stays what it is
-      const float scaled = weight * inverse_scale;
-      if (std::abs(scaled) > largest || (std::bit_cast<std::uint32_t>(scaled) & 0xFFFF) != 0 ||
-          scaled / inverse_scale != weight) {
-        return false;
-      }
-    }
+/// The first groups of every row tile side by side (ExceptionView::head).
+std::vector<format::ExceptionGroup> exception_heads(const PackedMatrix& weights) {
+  const auto groups = PackedAccess::groups(weights);
+  if (groups.empty()) return {};
+  const auto extra_begin = PackedAccess::extra_begin(weights);
+  const std::size_t row_tiles = extra_begin.size() - 1;
+  format::ExceptionGroup empty{};
+  for (format::ExceptionEntry& entry : empty.entries) entry.row = format::unused_row;
+  std::vector<format::ExceptionGroup> heads(head_groups * row_tiles, empty);
+  for (std::size_t r = 0; r < row_tiles; ++r) {
+    const std::uint32_t extra = extra_begin[r + 1] - extra_begin[r];
+    format::ExceptionGroup* const head = &heads[head_groups * r];
+    head[0] = groups[r];
+    if (extra > 0) head[1] = groups[row_tiles + extra_begin[r]];
+    head[0].entries[0].zero = extra > 1 ? 1 : 0;
   }
-  return true;
-}
-
-void launch(const plan::KernelPlan& plan, void* kernel_args, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(plan.grid_x), static_cast<unsigned>(plan.grid_y));
-  config.blockDim = dim3(static_cast<unsigned>(plan.threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(plan.smem_bytes);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(plan.cluster);
-  attribute.val.clusterDim.y = 1;
-  attribute.val.clusterDim.z = 1;
-  config.attrs = &attribute;
-  config.numAttrs = plan.cluster > 1 ? 1 : 0;
-  void* parameters[] = {kernel_args};
-  check(cudaLaunchKernelExC(&config, kernel_for(plan.instance), parameters),
-        "launch of " + plan::instance_name(plan.instance));
+  return heads;
 }
 
 }  // namespace
 
-CudaBackend::CudaBackend(const PackedMatrix& weights, int device)
+CudaBackend::CudaBackend(const PackedMatrix& weights, const LinearOptions& options)
     : Linear::Backend(weights.n(), weights.k(), weights.dtype(), Device::cuda),
-      device_(device),
+      device_(options.cuda_device),
       encoding_(weights.encoding()),
       row_tiles_(static_cast<std::uint32_t>(PackedAccess::row_tiles(weights))),
       k_tiles_(static_cast<int>(PackedAccess::k_tiles(weights))),
-      scale_(encoding_ == Encoding::split12
-                 ? std::ldexp(1.0f, weights.window_base() - format::decoded_base_exponent)
-                 : 1.0f),
-      inverse_scale_(1.0f / scale_),
-      patchable_(exceptions_are_patchable(weights, inverse_scale_)),
-      nonfinite_((PackedAccess::header(weights).flags & format::has_nonfinite) != 0),
+      decode_{.window = static_cast<std::uint32_t>(weights.window_base() / 2) * 0x01010101u,
+              .nonfinite = (PackedAccess::header(weights).flags & format::has_nonfinite) != 0},
+      programmatic_launch_(options.programmatic_launch),
       group_count_(static_cast<std::int64_t>(PackedAccess::header(weights).group_count)) {
-  require_hopper(device);
-  const DeviceGuard guard(device);
-  gpu_ = read_facts(device);
+  require_hopper(device_);
+  const DeviceGuard guard(device_);
+  gpu_ = read_facts(device_);
   prepare_kernels(encoding_);
   tiles_ = upload(PackedAccess::tiles(weights));
+  head_ = upload(std::span<const format::ExceptionGroup>(exception_heads(weights)));
   groups_ = upload(PackedAccess::groups(weights));
   extra_begin_ = upload(PackedAccess::extra_begin(weights));
   // A copy from pageable memory may return before it has arrived; a caller's stream need not wait.
@@ -137,11 +118,11 @@ std::int64_t CudaBackend::weight_bytes(std::int64_t rows) const {
       static_cast<std::int64_t>(format::tiles_along(static_cast<std::uint64_t>(rows), 16));
   std::int64_t bytes = row_tiles * k_tiles_ * plan::tile_bytes(encoding_);
   if (encoding_ == Encoding::split12) {
-    const std::int64_t extra = group_count_ - row_tiles_;
-    bytes +=
-        row_tiles * static_cast<std::int64_t>(sizeof(format::ExceptionGroup)) +
-        (row_tiles + 1) * 4 +
-        extra * static_cast<std::int64_t>(sizeof(format::ExceptionGroup)) * row_tiles / row_tiles_;
+    // The heads; row tiles with more groups read those, too (on average).
+    constexpr auto group_bytes = static_cast<std::int64_t>(sizeof(format::ExceptionGroup));
+    const std::int64_t rest =
+        std::max<std::int64_t>(group_count_ - head_groups * std::int64_t{row_tiles_}, 0);
+    bytes += head_groups * row_tiles * group_bytes + rest * group_bytes * row_tiles / row_tiles_;
   }
   return bytes;
 }
@@ -151,7 +132,8 @@ plan::Problem CudaBackend::problem(std::int64_t rows, std::int64_t m, bool x_ali
           .k = k,
           .m = m,
           .encoding = encoding_,
-          .tile_kernels_allowed = x_aligned && patchable_ && k % format::tile_k == 0};
+          .x_aligned = x_aligned,
+          .tile_kernels_allowed = x_aligned && k % format::tile_k == 0};
 }
 
 void CudaBackend::run(const RunArgs& args) const {
@@ -168,31 +150,31 @@ void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) co
   }
 }
 
+ExceptionView CudaBackend::exceptions() const {
+  return {head_.as<format::ExceptionGroup>(), groups_.as<format::ExceptionGroup>(),
+          extra_begin_.as<std::uint32_t>(), row_tiles_};
+}
+
 void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const {
   StreamArgs kernel_args{};
-  kernel_args.x_map_valid = x_is_aligned(args.x, args.x_row_stride) && k >= format::tile_k;
-  kernel_args.all_x_by_tma = kernel_args.x_map_valid && k % format::tile_k == 0;
-  if (kernel_args.x_map_valid) {
-    kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows,
-                                   plan.instance.stream().k_warps);
-  }
   kernel_args.tiles = tiles_.as<unsigned char>();
-  kernel_args.exceptions = {groups_.as<format::ExceptionGroup>(), extra_begin_.as<std::uint32_t>(),
-                            row_tiles_};
+  kernel_args.row_tile_bytes = static_cast<std::uint64_t>(k_tiles_) *
+                               static_cast<std::uint64_t>(plan::tile_bytes(encoding_));
   kernel_args.x = args.x;
+  kernel_args.x_stride_bytes = static_cast<std::uint64_t>(args.x_row_stride) * 2;
   kernel_args.out = args.out;
-  kernel_args.x_row_stride = args.x_row_stride;
-  kernel_args.m = args.m;
-  kernel_args.rows = args.row_end - args.row_begin;
+  kernel_args.exceptions = exceptions();
+  kernel_args.decode = decode_;
+  kernel_args.m = static_cast<int>(args.m);
   kernel_args.k = static_cast<int>(k);
   kernel_args.k_tiles = k_tiles_;
+  kernel_args.rows = static_cast<int>(args.row_end - args.row_begin);
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
-  kernel_args.row_tiles = static_cast<int>(
-      format::tiles_along(static_cast<std::uint64_t>(kernel_args.rows), format::tile_rows));
+  kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);
   kernel_args.x_rows = plan.x_rows;
-  kernel_args.scale = scale_;
-  kernel_args.nonfinite = nonfinite_;
-  launch(plan, &kernel_args, static_cast<cudaStream_t>(args.stream));
+  kernel_args.layout = plan::stream_layout(plan.instance.stream(), plan.x_rows);
+  kernel_args.dependent = programmatic_launch_;
+  launch(plan, &kernel_args, args.stream);
 }
 
 void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const {
@@ -200,8 +182,7 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows, 1);
   kernel_args.w_map = make_tile_map(tiles_.as<void>(), plan::tile_bytes(encoding_), k_tiles_,
                                     row_tiles_, 4 * plan.instance.tile().row_blocks);
-  kernel_args.exceptions = {groups_.as<format::ExceptionGroup>(), extra_begin_.as<std::uint32_t>(),
-                            row_tiles_};
+  kernel_args.exceptions = exceptions();
   kernel_args.out = args.out;
   kernel_args.m = args.m;
   kernel_args.rows = args.row_end - args.row_begin;
@@ -210,9 +191,34 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
   kernel_args.row_tiles = static_cast<int>(
       format::tiles_along(static_cast<std::uint64_t>(kernel_args.rows), format::tile_rows));
-  kernel_args.scale = scale_;
-  kernel_args.inverse_scale = inverse_scale_;
-  launch(plan, &kernel_args, static_cast<cudaStream_t>(args.stream));
+  kernel_args.decode = decode_;
+  kernel_args.dependent = programmatic_launch_;
+  launch(plan, &kernel_args, args.stream);
+}
+
+void CudaBackend::launch(const plan::KernelPlan& plan, void* kernel_args, void* stream) const {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(plan.grid_x), static_cast<unsigned>(plan.grid_y));
+  config.blockDim = dim3(static_cast<unsigned>(plan.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(plan.smem_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
+  if (plan.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = static_cast<unsigned>(plan.cluster);
+    cluster.val.clusterDim.y = 1;
+    cluster.val.clusterDim.z = 1;
+  }
+  if (programmatic_launch_) {
+    cudaLaunchAttribute& dependent = attributes[config.numAttrs++];
+    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    dependent.val.programmaticStreamSerializationAllowed = 1;
+  }
+  void* parameters[] = {kernel_args};
+  check(cudaLaunchKernelExC(&config, kernel_for(plan.instance), parameters),
+        "launch of " + plan::instance_name(plan.instance));
 }
 
 Plan CudaBackend::plan(std::int64_t rows, std::int64_t m) const {
@@ -242,7 +248,7 @@ namespace slimgemm {
 
 std::shared_ptr<const Linear::Backend> make_cuda_backend(const PackedMatrix& weights,
                                                          const LinearOptions& options) {
-  return std::make_shared<cuda::CudaBackend>(weights, options.cuda_device);
+  return std::make_shared<cuda::CudaBackend>(weights, options);
 }
 
 }  // namespace slimgemm

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/device_memory.hpp"
+#include "cuda/stream_kernel_args.hpp"
 #include "linear/backend.hpp"
 #include "plan/kernel_plan.hpp"
 
@@ -12,7 +13,7 @@ namespace slimgemm::cuda {
 
 class CudaBackend final : public Linear::Backend {
  public:
-  CudaBackend(const PackedMatrix& weights, int device);
+  CudaBackend(const PackedMatrix& weights, const LinearOptions& options);
 
   void run(const RunArgs& args) const override;
   [[nodiscard]] Plan plan(std::int64_t rows, std::int64_t m) const override;
@@ -26,20 +27,21 @@ class CudaBackend final : public Linear::Backend {
 
  private:
   [[nodiscard]] std::int64_t weight_bytes(std::int64_t rows) const;
+  [[nodiscard]] ExceptionView exceptions() const;
   void launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const;
   void launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const;
+  void launch(const plan::KernelPlan& plan, void* kernel_args, void* stream) const;
 
   int device_;
   plan::GpuFacts gpu_;
   Encoding encoding_;
   std::uint32_t row_tiles_;
   int k_tiles_;
-  float scale_;  // of the decoded weights
-  float inverse_scale_;
-  bool patchable_;  // every exception is a BF16 number in the scale of the decoded weights
-  bool nonfinite_;
+  DecodeArgs decode_;
+  bool programmatic_launch_;
   std::int64_t group_count_;
   DeviceMemory tiles_;
+  DeviceMemory head_;  // of the exceptions
   DeviceMemory groups_;
   DeviceMemory extra_begin_;
 };

@@ -3,38 +3,48 @@
 #pragma once
 
 #include "format/layout.hpp"
-
-#include <cuda.h>
+#include "plan/kernel_table.hpp"
 
 #include <cstdint>
 
 namespace slimgemm::cuda {
 
-/// Where a kernel finds the exceptions of a matrix (docs/format.md section 4).
+/// Where a kernel finds the exceptions of a matrix. `groups` and `extra_begin` lie as in the file
+/// (docs/format.md section 4). `head` repeats the first two groups of every row tile side by side,
+/// so that they are found without a look at extra_begin: a load that depends on another one costs
+/// microseconds while the weights stream. Byte 7 of a head's first entry is 1 if the row tile has
+/// more than two groups.
 struct ExceptionView {
+  const format::ExceptionGroup* head;
   const format::ExceptionGroup* groups;
   const std::uint32_t* extra_begin;
   std::uint32_t row_tiles;  // of the whole matrix
 };
+inline constexpr int head_groups = 2;
+
+/// What turns packed bytes into weights.
+struct DecodeArgs {
+  std::uint32_t window;  // split12: window_base / 2 in each of the four bytes
+  bool nonfinite;        // raw32: some weight is Inf or NaN
+};
 
 struct StreamArgs {
-  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, k_warps}
-  bool x_map_valid;   // base and row stride of x are multiples of 16 bytes, K at least 64
-  bool all_x_by_tma;  // and K is a multiple of 64
   const unsigned char* tiles;
-  ExceptionView exceptions;
+  std::uint64_t row_tile_bytes;  // of all k tiles of a row tile
   const std::uint16_t* x;
+  std::uint64_t x_stride_bytes;
   void* out;  // m x rows, BF16 or FP32
-  std::int64_t x_row_stride;
-  std::int64_t m;
-  std::int64_t rows;  // output features of this call
+  ExceptionView exceptions;
+  DecodeArgs decode;
+  int m;
   int k;
   int k_tiles;
+  int rows;            // output features of this call
   int first_row_tile;  // of the matrix
-  int row_tiles;       // of this call
-  int x_rows;          // min(m, 8 * token_tiles)
-  float scale;         // of the decoded weights
-  bool nonfinite;      // raw32: some weight is Inf or NaN
+  int last_row_tile;   // of this call, in the matrix
+  int x_rows;          // min(m, 8 * token_tiles), what shared memory is laid out for
+  plan::StreamLayout layout;
+  bool dependent;  // a programmatic dependent launch: x is ready only after a grid dependency wait
 };
 
 }  // namespace slimgemm::cuda

@@ -14,7 +14,7 @@
 //   all partners (k_groups x cluster) send each other the token units the other owns (st.shared
 //   inside a CTA, st.async to another; one mbarrier a warpgroup); each adds them in fixed order
 //     v
-//   scale, stmatrix to a staging tile [token][feature], 16-byte stores
+//   stmatrix to a staging tile [token][feature], 16-byte stores
 //
 // Roles: warpgroups 0 .. n-1 consume; the last one's warp 0 copies weights, its warp 1 x. Every
 // ring slot has a full barrier (bytes) and an empty barrier (weights: every consumer thread, x: one
@@ -22,9 +22,7 @@
 // i: two sets of fragments, at most one group of wgmma in flight when the older set is overwritten.
 //
 // Exceptions: an exception's slot decodes to a stand-in; the warp that owns its row overwrites it
-// in the fragment with the true weight, scaled like its neighbours. The scaled weight is a BF16
-// number for every weight but far outliers; the plan sends matrices that have such to the stream
-// kernel.
+// in the fragment with the true weight.
 #pragma once
 
 #include "cuda/ptx/barrier.cuh"
@@ -168,36 +166,32 @@ struct ExceptionStream {
   }
 
   /// Overwrites the stand-ins of k tile `k_tile` (calls go up in k) in the warp's fragments.
-  __device__ __forceinline__ void patch(std::uint32_t (&fragments)[16], int k_tile,
-                                        float inverse_scale, int lane) {
+  __device__ __forceinline__ void patch(std::uint32_t (&fragments)[16], int k_tile, int lane) {
     while (next_k_tile <= k_tile) {
       if (next_k_tile == k_tile) {
         patch_one(fragments, __shfl_sync(0xFFFFFFFFu, entries.x, cursor),
-                  __shfl_sync(0xFFFFFFFFu, entries.y, cursor), inverse_scale, lane);
+                  __shfl_sync(0xFFFFFFFFu, entries.y, cursor), lane);
       }
       advance(lane);
     }
   }
 
   __device__ __forceinline__ static void patch_one(std::uint32_t (&fragments)[16], std::uint32_t k,
-                                                   std::uint32_t row_bits, float inverse_scale,
-                                                   int lane) {
+                                                   std::uint32_t row_bits, int lane) {
     const auto slot = format::fragment_slot(static_cast<int>(row_bits >> 16 & 0xFF),
                                             static_cast<int>(k % format::tile_k));
-    const float weight = __uint_as_float(row_bits << 16) * inverse_scale;
-    const std::uint32_t value = __float_as_uint(weight) >> 16;
     const int target = lane == slot.lane ? 4 * slot.fragment + slot.index / 2 : -1;
     const std::uint32_t select = slot.index % 2 ? 0x5410u : 0x3254u;
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      if (i == target) fragments[i] = __byte_perm(fragments[i], value, select);
+      if (i == target) fragments[i] = __byte_perm(fragments[i], row_bits, select);
     }
   }
 };
 
 struct NoExceptions {
   __device__ __forceinline__ NoExceptions(const ExceptionView&, std::uint32_t, int) {}
-  __device__ __forceinline__ void patch(std::uint32_t (&)[16], int, float, int) {}
+  __device__ __forceinline__ void patch(std::uint32_t (&)[16], int, int) {}
 };
 
 /// One consumer warpgroup's main loop.
@@ -253,12 +247,12 @@ struct TileConsumer {
     w_at.advance(C.k_groups);
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
-      std::uint32_t a[1][4];
-      tile.fragment(from, f, false, a);
+      std::uint32_t a[4];
+      tile.fragment(f, args.decode.window, a);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[0][i];
+      for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[i];
     }
-    exceptions.patch(fragments, share.k_tile_begin + local_k_tile, args.inverse_scale, lane);
+    exceptions.patch(fragments, share.k_tile_begin + local_k_tile, lane);
   }
 
   /// Starts the four wgmma of a k tile.
@@ -386,11 +380,11 @@ struct TileEpilogue {
   }
 
   __device__ __forceinline__ std::uint32_t pack(float a, float b) const {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(a * args.scale, b * args.scale);
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
     return reinterpret_cast<const std::uint32_t&>(pair);
   }
 
-  /// Adds, scales and writes this partner's units to the staging tile, then to out.
+  /// Adds and writes this partner's units to the staging tile, then to out.
   template <int Owner>
   __device__ __forceinline__ void finish(const float (&sums)[C.tokens / 2]) const {
     constexpr int begin = plan::first_unit(C, Owner);
@@ -512,8 +506,11 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
     ptx::prefetch_tensor_map(&args.w_map);
     init_barriers<C>(barriers, share.rank);
   }
+  if (args.dependent) ptx::launch_dependents();
   __syncthreads();
   if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();  // this CTA's barriers are ready
+  // Only the weights may be read before the grid that writes x is complete.
+  if (args.dependent && warp != 4 * consumers) ptx::grid_dependency_wait();
 
   if (warp >= 4 * consumers) {
     if constexpr (consumers > 1) ptx::set_max_registers_down<24>();

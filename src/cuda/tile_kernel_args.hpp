@@ -4,6 +4,8 @@
 
 #include "cuda/stream_kernel_args.hpp"
 
+#include <cuda.h>
+
 namespace slimgemm::cuda {
 
 struct TileArgs {
@@ -15,11 +17,11 @@ struct TileArgs {
   std::int64_t rows;  // output features of this call
   int x_rows;         // min(m, tokens)
   int k_tiles;
-  int first_row_tile;   // of the matrix
-  int row_tiles;        // of this call
-  float scale;          // of the decoded weights
-  float inverse_scale;  // brings an exception to the decoded weights' scale
-  std::uint32_t zero;   // 0 (ptx::address_after)
+  int first_row_tile;  // of the matrix
+  int row_tiles;       // of this call
+  DecodeArgs decode;
+  std::uint32_t zero;  // 0 (ptx::address_after)
+  bool dependent;      // as in StreamArgs
 };
 
 }  // namespace slimgemm::cuda

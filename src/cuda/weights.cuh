@@ -12,20 +12,20 @@
 
 namespace slimgemm::cuda {
 
-/// Eight split12 weights of a lane to an A fragment: BF16 numbers of value w * 2^(112 - base).
+/// Eight split12 weights of a lane to an A fragment, bit by bit what was packed.
 ///
-///   word of nibbles   | 0x87878787 keeps sign and code of weights 0..3, | 0x38 sets the exponent's
-///                     |   upper bits: four high bytes
+///   word of nibbles   | 0x87878787 keeps sign and code of weights 0..3, adding `window` (half the
+///                     |   window's base in each byte) gives four high bytes: no byte carries
 ///   rotated by 4 bits | the same for weights 4..7
 ///   byte permutes     | join low and high bytes: (low0 high0 low1 high1), ...
 ///
-/// 2 LOP3 + 1 SHF + 4 PRMT for eight weights.
+/// 2 LOP3 + 2 IADD + 1 SHF + 4 PRMT for eight weights.
 __device__ __forceinline__ void decode_split12(std::uint32_t (&a)[4], std::uint32_t low_0_3,
-                                               std::uint32_t low_4_7, std::uint32_t nibbles) {
-  constexpr std::uint32_t and_or = (0xF0 & 0xCC) | 0xAA;
-  const std::uint32_t high_0_3 = ptx::lop3<and_or>(nibbles, 0x87878787u, 0x38383838u);
+                                               std::uint32_t low_4_7, std::uint32_t nibbles,
+                                               std::uint32_t window) {
+  const std::uint32_t high_0_3 = (nibbles & 0x87878787u) + window;
   const std::uint32_t rotated = __funnelshift_l(nibbles, nibbles, 4);
-  const std::uint32_t high_4_7 = ptx::lop3<and_or>(rotated, 0x87878787u, 0x38383838u);
+  const std::uint32_t high_4_7 = (rotated & 0x87878787u) + window;
   a[0] = __byte_perm(low_0_3, high_0_3, 0x5140);
   a[1] = __byte_perm(low_0_3, high_0_3, 0x7362);
   a[2] = __byte_perm(low_4_7, high_4_7, 0x5140);
@@ -72,9 +72,9 @@ struct LanePlanes {
   }
 };
 
-/// A lane's part of one tile in shared memory, `address` its 16 bytes of plane 0. load() fetches
-/// what is kept in registers; fragment() gives the A fragments of k16 block f, whose sum is the
-/// weight: one for BF16, three for FP32 (three BF16 terms hold the 24 bits of its mantissa).
+/// A lane's part of one tile. BF16 encodings: load() fetches it from `address` (its 16 bytes of
+/// plane 0), fragment() gives the A fragment of k16 block f. FP32: terms_of() gives the three A
+/// fragments whose sum is the weight (three BF16 terms hold the 24 bits of its mantissa).
 template <Encoding E>
 struct LaneTile;
 
@@ -82,12 +82,12 @@ template <>
 struct LaneTile<Encoding::split12> : LanePlanes<format::split12_planes> {
   static constexpr int terms = 1;
 
-  __device__ __forceinline__ void fragment(std::uint32_t, int f, bool,
-                                           std::uint32_t (&a)[terms][4]) const {
+  __device__ __forceinline__ void fragment(int f, std::uint32_t window,
+                                           std::uint32_t (&a)[4]) const {
     const uint4& low = plane[f / 2];
     const uint4& high = plane[2];
     const std::uint32_t nibbles = f == 0 ? high.x : f == 1 ? high.y : f == 2 ? high.z : high.w;
-    decode_split12(a[0], f % 2 ? low.z : low.x, f % 2 ? low.w : low.y, nibbles);
+    decode_split12(a, f % 2 ? low.z : low.x, f % 2 ? low.w : low.y, nibbles, window);
   }
 };
 
@@ -95,12 +95,11 @@ template <>
 struct LaneTile<Encoding::raw16> : LanePlanes<format::raw16_planes> {
   static constexpr int terms = 1;
 
-  __device__ __forceinline__ void fragment(std::uint32_t, int f, bool,
-                                           std::uint32_t (&a)[terms][4]) const {
-    a[0][0] = plane[f].x;
-    a[0][1] = plane[f].y;
-    a[0][2] = plane[f].z;
-    a[0][3] = plane[f].w;
+  __device__ __forceinline__ void fragment(int f, std::uint32_t, std::uint32_t (&a)[4]) const {
+    a[0] = plane[f].x;
+    a[1] = plane[f].y;
+    a[2] = plane[f].z;
+    a[3] = plane[f].w;
   }
 };
 
@@ -110,14 +109,16 @@ struct LaneTile<Encoding::raw32> {
   static constexpr int terms = 3;
 
   __device__ __forceinline__ void load(std::uint32_t) {}
-  __device__ __forceinline__ void fragment(std::uint32_t address, int f, bool nonfinite,
+  /// Nonfinite: some weight of the matrix is Inf or NaN.
+  template <bool Nonfinite>
+  __device__ __forceinline__ void terms_of(std::uint32_t address, int f,
                                            std::uint32_t (&a)[terms][4]) const {
     const uint4 p = ptx::load_shared_16(address + 2 * f * format::plane_bytes);
     const uint4 q = ptx::load_shared_16(address + (2 * f + 1) * format::plane_bytes);
     float w[8] = {__uint_as_float(p.x), __uint_as_float(p.y), __uint_as_float(p.z),
                   __uint_as_float(p.w), __uint_as_float(q.x), __uint_as_float(q.y),
                   __uint_as_float(q.z), __uint_as_float(q.w)};
-    if (nonfinite) {  // the same for the whole grid
+    if constexpr (Nonfinite) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
 #pragma unroll

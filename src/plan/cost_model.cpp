@@ -127,6 +127,9 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   const int cluster = tile ? instance.tile().cluster : instance.stream().cluster;
   if (encoding != problem.encoding) return infinity;
   if (tile && !problem.tile_kernels_allowed) return infinity;
+  if (!tile && instance.stream().x_access == XAccess::aligned && !problem.x_aligned) {
+    return infinity;
+  }
   if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
   if (o.ctas_per_sm < 1 || o.token_blocks > max_grid_y) return infinity;

@@ -79,8 +79,10 @@ std::string instance_name(const Instance& instance) {
   if (instance.family == Family::stream) {
     const StreamConfig& c = instance.stream();
     return std::string("stream/") + name(c.encoding) + "/t" + number(c.token_tiles) + "_r" +
-           number(c.row_tiles) + "x" + number(c.row_groups) + "_k" + number(c.k_warps) + "_s" +
-           number(c.stages) + "_x" + number(c.x_slots) + "_c" + number(c.cluster);
+           number(c.row_tiles) + "_k" + number(c.k_warps) + "_s" + number(c.stages) + "_c" +
+           number(c.cluster) + "_m" + number(c.min_ctas) +
+           (c.exception_warps > 0 ? "_e" + number(c.exception_warps) : "") +
+           (c.x_access == XAccess::any ? "_any" : "");
   }
   const TileConfig& c = instance.tile();
   return std::string("tile/") + name(c.encoding) + "/n" + number(c.tokens) + "_b" +
@@ -117,7 +119,7 @@ KernelPlan plan_by_model(const Problem& problem, const GpuFacts& gpu) {
                  " instances" +
                  (problem.tile_kernels_allowed || problem.encoding == Encoding::raw32
                       ? ""
-                      : ", tile kernels not allowed (alignment of x, K or far outliers)");
+                      : ", tile kernels not allowed (alignment of x or K)");
   return plan;
 }
 

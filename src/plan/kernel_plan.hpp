@@ -24,8 +24,8 @@ struct Problem {
   std::int64_t k = 0;
   std::int64_t m = 0;
   Encoding encoding = Encoding::split12;
-  /// Whether the tile kernels may serve the call: TMA can read x, k is a multiple of 64, and every
-  /// exception is a BF16 number in the scale of the decoded weights.
+  bool x_aligned = true;  ///< base and row stride of x are multiples of 16 bytes
+  /// Whether the tile kernels may serve the call: x is aligned and k a multiple of 64.
   bool tile_kernels_allowed = true;
 };
 
@@ -44,9 +44,9 @@ struct Instance {
 /// Every instance of an encoding.
 std::vector<Instance> instances_of(Encoding encoding);
 
-/// Every parameter of an instance: "stream/split12/t1_r1x1_k8_s4_x4_c1" (token tiles, row tiles x
-/// row groups, k warps, stages, x slots, cluster) or "tile/split12/n128_b1_g2_x8_w8_c1" (tokens,
-/// row blocks, k groups, x stages, w stages, cluster).
+/// Every parameter of an instance: "stream/split12/t1_r2_k8_s4_c1_m1_e2" (token tiles, row tiles, k
+/// warps, stages, cluster, CTAs an SM, exception warps; "_any" for any alignment of x) or
+/// "tile/split12/n128_b1_g2_x8_w8_c1" (tokens, row blocks, k groups, x stages, w stages, cluster).
 std::string instance_name(const Instance& instance);
 
 /// How an instance serves a problem.

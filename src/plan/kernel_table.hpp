@@ -13,129 +13,140 @@
 
 namespace slimgemm::plan {
 
+/// How a stream kernel reads x.
+enum class XAccess {
+  aligned,  ///< 16 bytes at a time: base and row stride are multiples of 16 bytes
+  any,      ///< element by element
+};
+
 /// Shape of one stream kernel instance (src/cuda/stream_kernel.cuh), its only template parameter.
 ///
-/// A CTA computes row_groups * row_tiles * 16 output features for up to 8 * token_tiles tokens. Its
-/// row_groups * k_warps consumer warps each own row_tiles row tiles and every k_warps-th k tile;
-/// one more warp copies x, and for split12 up to four more compute the exceptions.
+/// A CTA computes row_tiles * 16 output features for up to 8 * token_tiles tokens. Each of its
+/// k_warps consumer warps takes every k_warps-th k tile; exception_warps more compute the
+/// exceptions.
 struct StreamConfig {
   Encoding encoding;
-  int token_tiles;  ///< n8 tiles: 8 * token_tiles tokens a CTA
-  int row_tiles;    ///< 16-row tiles a warp; x fragments are reused over them
-  int row_groups;   ///< warps side by side over rows
-  int k_warps;      ///< warps that share the k tiles of a row group
-  int stages;       ///< k tiles in flight a warp (power of two)
-  int x_slots;      ///< chunks of k_warps k tiles of x in shared memory
-  int cluster;      ///< CTAs that split k between them and meet in distributed shared memory
-  int min_ctas;     ///< CTAs an SM is meant to hold
+  int token_tiles;      ///< n8 tiles: 8 * token_tiles tokens a CTA
+  int row_tiles;        ///< 16-row tiles; x fragments are reused over them
+  int k_warps;          ///< warps that share the k tiles
+  int stages;           ///< k tiles in flight a warp
+  int cluster;          ///< CTAs that split k between them and meet in distributed shared memory
+  int min_ctas;         ///< CTAs an SM is meant to hold
+  int exception_warps;  ///< split12: at least one
+  XAccess x_access = XAccess::aligned;
 
   friend constexpr bool operator==(const StreamConfig&, const StreamConfig&) = default;
 };
 
 using format::tile_bytes;
 
-constexpr int cta_row_tiles(const StreamConfig& c) { return c.row_groups * c.row_tiles; }
+constexpr int cta_row_tiles(const StreamConfig& c) { return c.row_tiles; }
 constexpr int cta_tokens(const StreamConfig& c) { return 8 * c.token_tiles; }
-constexpr int consumer_warps(const StreamConfig& c) { return c.row_groups * c.k_warps; }
+constexpr int consumer_warps(const StreamConfig& c) { return c.k_warps; }
 constexpr bool has_exceptions(const StreamConfig& c) { return c.encoding == Encoding::split12; }
-/// Warps that work on the exceptions: one a row tile, at most four (with 64 tokens one, which
-/// leaves the others more registers).
-constexpr int exception_warps(const StreamConfig& c) {
-  if (!has_exceptions(c)) return 0;
-  const int most = c.token_tiles < 8 ? 4 : 1;
-  return cta_row_tiles(c) < most ? cta_row_tiles(c) : most;
-}
-constexpr int cta_threads(const StreamConfig& c) {
-  return 32 * (consumer_warps(c) + 1 + exception_warps(c));
-}
+constexpr int cta_threads(const StreamConfig& c) { return 32 * (c.k_warps + c.exception_warps); }
 
 inline constexpr StreamConfig stream_table[] = {
-    // encoding, token_tiles, row_tiles, row_groups, k_warps, stages, x_slots, cluster, min_ctas
+    // encoding, token_tiles, row_tiles, k_warps, stages, cluster, min_ctas, exception_warps
     // Up to 8 tokens.
-    {Encoding::split12, 1, 1, 1, 8, 4, 4, 1, 2},
-    {Encoding::split12, 1, 1, 1, 16, 4, 4, 1, 1},
-    {Encoding::split12, 1, 1, 4, 4, 4, 4, 1, 1},
-    {Encoding::split12, 1, 2, 1, 8, 4, 4, 1, 1},
-    {Encoding::raw16, 1, 1, 1, 8, 4, 4, 1, 1},
-    {Encoding::raw16, 1, 1, 4, 4, 4, 4, 1, 1},
-    {Encoding::raw32, 1, 1, 1, 8, 2, 2, 8, 2},
-    {Encoding::raw32, 1, 1, 1, 8, 2, 2, 1, 1},
+    {Encoding::split12, 1, 1, 16, 4, 1, 1, 1},
+    {Encoding::split12, 1, 1, 8, 4, 1, 2, 1},
+    {Encoding::split12, 1, 1, 8, 3, 1, 2, 1},
+    {Encoding::split12, 1, 2, 8, 4, 1, 1, 1},
+    {Encoding::split12, 1, 2, 8, 2, 1, 2, 2},
+    {Encoding::split12, 1, 2, 4, 4, 1, 2, 1},
+    {Encoding::split12, 1, 4, 4, 2, 1, 2, 1},
+    {Encoding::split12, 1, 1, 8, 4, 1, 1, 1, XAccess::any},
+    {Encoding::raw16, 1, 1, 16, 3, 1, 1, 0},
+    {Encoding::raw16, 1, 1, 8, 3, 1, 2, 0},
+    {Encoding::raw16, 1, 2, 8, 3, 1, 1, 0},
+    {Encoding::raw16, 1, 2, 4, 3, 1, 2, 0},
+    {Encoding::raw16, 1, 1, 8, 3, 1, 1, 0, XAccess::any},
+    {Encoding::raw32, 1, 1, 4, 4, 8, 1, 0},
+    {Encoding::raw32, 1, 1, 4, 4, 1, 2, 0},
+    {Encoding::raw32, 1, 1, 4, 4, 1, 1, 0, XAccess::any},
     // Up to 16.
-    {Encoding::split12, 2, 1, 1, 8, 4, 4, 1, 2},
-    {Encoding::split12, 2, 1, 4, 4, 4, 4, 1, 1},
-    {Encoding::split12, 2, 2, 1, 8, 4, 4, 1, 1},
-    {Encoding::split12, 2, 2, 2, 8, 2, 3, 1, 1},
-    {Encoding::raw16, 2, 1, 2, 8, 2, 3, 1, 1},
-    {Encoding::raw32, 2, 1, 1, 8, 2, 2, 8, 2},
-    {Encoding::raw32, 2, 1, 1, 8, 2, 2, 1, 1},
+    {Encoding::split12, 2, 1, 16, 2, 1, 1, 1},
+    {Encoding::split12, 2, 1, 8, 2, 1, 2, 1},
+    {Encoding::split12, 2, 2, 8, 4, 1, 1, 1},
+    {Encoding::split12, 2, 2, 8, 3, 1, 1, 1},
+    {Encoding::split12, 2, 2, 4, 4, 1, 2, 1},
+    {Encoding::split12, 2, 2, 4, 2, 1, 2, 1},
+    {Encoding::split12, 2, 4, 4, 4, 1, 1, 1},
+    {Encoding::raw16, 2, 1, 8, 3, 1, 1, 0},
+    {Encoding::raw16, 2, 2, 8, 3, 1, 1, 0},
+    {Encoding::raw16, 2, 2, 4, 3, 1, 2, 0},
+    {Encoding::raw32, 2, 1, 4, 4, 8, 1, 0},
+    {Encoding::raw32, 2, 1, 4, 4, 6, 1, 0},
+    {Encoding::raw32, 2, 1, 4, 4, 1, 1, 0},
     // Up to 32.
-    {Encoding::split12, 4, 1, 1, 8, 4, 3, 1, 1},
-    {Encoding::split12, 4, 1, 4, 4, 4, 4, 1, 1},
-    {Encoding::split12, 4, 2, 1, 8, 4, 3, 1, 1},
-    {Encoding::split12, 4, 2, 2, 4, 4, 5, 1, 1},
-    {Encoding::raw16, 4, 1, 2, 4, 4, 4, 1, 1},
-    {Encoding::raw32, 4, 1, 1, 8, 2, 2, 8, 1},
-    {Encoding::raw32, 4, 1, 1, 8, 2, 2, 1, 1},
+    {Encoding::split12, 4, 1, 8, 2, 1, 1, 1},
+    {Encoding::split12, 4, 2, 8, 2, 1, 1, 1},
+    {Encoding::split12, 4, 2, 4, 2, 1, 2, 1},
+    {Encoding::split12, 4, 4, 4, 3, 1, 1, 1},
+    {Encoding::split12, 4, 4, 4, 2, 3, 1, 1},
+    {Encoding::split12, 4, 2, 4, 2, 1, 1, 1, XAccess::any},
+    {Encoding::raw16, 4, 2, 8, 2, 1, 1, 0},
+    {Encoding::raw16, 4, 2, 4, 2, 1, 2, 0},
+    {Encoding::raw16, 4, 4, 4, 3, 1, 1, 0},
+    {Encoding::raw16, 4, 2, 4, 2, 1, 1, 0, XAccess::any},
+    {Encoding::raw32, 4, 1, 4, 4, 6, 1, 0},
+    {Encoding::raw32, 4, 1, 4, 2, 8, 2, 0},
+    {Encoding::raw32, 4, 1, 4, 4, 1, 1, 0},
+    {Encoding::raw32, 4, 1, 4, 2, 1, 1, 0, XAccess::any},
     // Blocks of 64: any m, in as many token blocks as it takes.
-    {Encoding::split12, 8, 1, 1, 8, 4, 2, 1, 1},
-    {Encoding::split12, 8, 2, 2, 4, 4, 2, 1, 1},
-    {Encoding::raw16, 8, 2, 2, 4, 2, 2, 1, 1},
-    {Encoding::raw32, 8, 1, 1, 8, 2, 2, 8, 1},
-    {Encoding::raw32, 8, 1, 2, 4, 2, 2, 1, 1},
+    {Encoding::raw32, 8, 1, 4, 2, 8, 1, 0},
+    {Encoding::raw32, 8, 1, 8, 2, 8, 1, 0},
+    {Encoding::raw32, 8, 2, 4, 2, 1, 1, 0},
 };
 inline constexpr std::size_t stream_count = sizeof(stream_table) / sizeof(stream_table[0]);
 
-/// Where the parts of a stream kernel's dynamic shared memory lie, in bytes.
+inline constexpr int smem_limit_bytes = 227 * 1024;  // dynamic shared memory of a CTA on Hopper
+
+/// Sums of a row tile and a token tile, as MMA fragments: FP32 [32 lanes][4].
+constexpr int units(const StreamConfig& c) { return c.row_tiles * c.token_tiles; }
+inline constexpr int stream_unit_bytes = 32 * 16;
+/// Units whose sums one CTA of a cluster completes.
+constexpr int owned_units(const StreamConfig& c) { return (units(c) + c.cluster - 1) / c.cluster; }
+/// Who sends an owner its units: every CTA, and the two sums of exceptions.
+constexpr int exchange_sources(const StreamConfig& c) {
+  return c.cluster + (has_exceptions(c) ? 2 : 0);
+}
+constexpr int weight_ring_bytes(const StreamConfig& c) {
+  return c.k_warps * c.stages * c.row_tiles * tile_bytes(c.encoding);
+}
+
+/// Where the parts of a stream kernel's dynamic shared memory lie, in bytes. The weight ring starts
+/// at 0, the ring of x follows it.
 struct StreamLayout {
-  int x;             ///< after the weight ring, which starts at 0
-  int x_slot_bytes;  ///< a multiple of 1024, as TMA's 128-byte swizzle wants
-  int partials;      ///< FP32 [k_warps][token][row]; 0 where it shares the ring's memory
-  int corrections;   ///< FP32 [2][token][row], split12 only
-  int exchange;      ///< FP32 [cluster][...], what the other CTAs of the cluster send
-  int barriers;      ///< a full and an empty mbarrier for each slot of x
+  int corrections;  ///< units [2][...]: stand_ins, true_weights; split12 only
+  int exchange;     ///< units [source][owned unit], what the CTAs of the cluster send
+  int barrier;      ///< an mbarrier for the exchange
+  int partials;     ///< units [k_warps][...]; 0 where they share the rings' memory
   int total;
 };
 
-inline constexpr int smem_limit_bytes = 227 * 1024;  // dynamic shared memory of a CTA on Hopper
-
-/// Floats from one token to the next in partial sums: 16-row tiles plus 4, which keeps the stores
-/// of MMA fragments free of bank conflicts.
-constexpr int partial_stride(const StreamConfig& c) { return cta_row_tiles(c) * 16 + 4; }
-
 /// x_rows: tokens of x kept a k tile, min(m, 8 * token_tiles).
 constexpr StreamLayout stream_layout(const StreamConfig& c, int x_rows) {
-  const auto align = [](int bytes) { return (bytes + 1023) / 1024 * 1024; };
   StreamLayout layout{};
-  layout.x = align(consumer_warps(c) * c.stages * c.row_tiles * tile_bytes(c.encoding));
-  layout.x_slot_bytes = align(c.k_warps * x_rows * 128);
-  const int pipeline = layout.x + c.x_slots * layout.x_slot_bytes;
-  const int token_block = cta_tokens(c) * partial_stride(c) * 4;
-  const int partials = c.k_warps * token_block;
-  const int corrections = has_exceptions(c) ? 2 * token_block : 0;
-  const int exchange = c.cluster > 1 ? cta_tokens(c) * cta_row_tiles(c) * 64 : 0;
-  int end = pipeline;
-  layout.corrections = end;
-  end += corrections;
-  layout.exchange = end;
-  end += exchange;
-  layout.barriers = end;
-  end += 16 * c.x_slots;
+  const int rings = weight_ring_bytes(c) + c.k_warps * c.stages * x_rows * format::tile_k * 2;
+  const int partials = c.k_warps * units(c) * stream_unit_bytes;
+  layout.corrections = rings < partials ? partials : rings;
+  layout.exchange = layout.corrections + (has_exceptions(c) ? 2 * units(c) * stream_unit_bytes : 0);
+  layout.barrier = layout.exchange +
+                   (c.cluster > 1 ? exchange_sources(c) * owned_units(c) * stream_unit_bytes : 0);
+  const int end = layout.barrier + 16;
   // Partial sums have memory of their own if that leaves room for min_ctas CTAs on an SM.
   const bool fits = c.min_ctas * (end + partials + 1024) <= smem_limit_bytes + 1024;
-  if (fits || partials > layout.corrections) {
-    layout.partials = end;
-    end += partials;
-  } else {
-    layout.partials = 0;
-  }
-  layout.total = end;
+  layout.partials = fits ? end : 0;
+  layout.total = fits ? end + partials : end;
   return layout;
 }
 
 constexpr bool is_valid(const StreamConfig& c) {
-  return (c.stages & (c.stages - 1)) == 0 && (cta_row_tiles(c) * 8) % c.cluster == 0 &&
-         cta_threads(c) <= 1024 && cta_threads(c) * c.min_ctas <= 2048 &&
-         stream_layout(c, 1).total <= smem_limit_bytes &&
+  return c.token_tiles >= 1 && c.row_tiles >= 1 && c.stages >= 1 && c.cluster >= 1 &&
+         c.cluster <= 8 && (c.exception_warps > 0) == has_exceptions(c) && cta_threads(c) <= 1024 &&
+         cta_threads(c) * c.min_ctas <= 2048 &&
          stream_layout(c, cta_tokens(c)).total <= smem_limit_bytes;
 }
 constexpr bool all_valid() {

@@ -97,20 +97,30 @@ TEST(StreamLayout, PartsDoNotOverlap) {
   for (const StreamConfig& c : stream_table) {
     for (int rows = 1; rows <= cta_tokens(c); ++rows) {
       const StreamLayout layout = stream_layout(c, rows);
-      const int partials = c.k_warps * cta_tokens(c) * partial_stride(c) * 4;
-      EXPECT_EQ(layout.x % 1024, 0);
-      EXPECT_EQ(layout.x_slot_bytes % 1024, 0);
-      EXPECT_GE(layout.x_slot_bytes, c.k_warps * rows * 128);
-      EXPECT_GE(layout.corrections, layout.x + c.x_slots * layout.x_slot_bytes);
-      EXPECT_LE(layout.corrections, layout.exchange);
-      EXPECT_LE(layout.exchange, layout.barriers);
+      const int rings = c.k_warps * c.stages * (c.row_tiles * tile_bytes(c.encoding) + rows * 128);
+      const int partials = c.k_warps * c.row_tiles * c.token_tiles * 512;
+      const int corrections = has_exceptions(c) ? 2 * c.row_tiles * c.token_tiles * 512 : 0;
+      EXPECT_GE(layout.corrections, rings);
+      EXPECT_GE(layout.exchange, layout.corrections + corrections);
+      EXPECT_GE(layout.barrier, layout.exchange);
+      EXPECT_EQ(layout.barrier % 8, 0);
       if (layout.partials == 0) {
         EXPECT_LE(partials, layout.corrections) << "shared with the rings only";
       } else {
-        EXPECT_GE(layout.partials, layout.barriers + 16 * c.x_slots);
+        EXPECT_GE(layout.partials, layout.barrier + 8);
         EXPECT_GE(layout.total, layout.partials + partials);
       }
       EXPECT_LE(layout.total, smem_limit_bytes);
+    }
+  }
+}
+
+TEST(StreamConfig, OwnersHaveAllUnitsOnce) {
+  for (const StreamConfig& c : stream_table) {
+    EXPECT_GE(owned_units(c) * c.cluster, units(c));
+    if (c.cluster > 1) {
+      const StreamLayout layout = stream_layout(c, cta_tokens(c));
+      EXPECT_GE(layout.barrier - layout.exchange, exchange_sources(c) * owned_units(c) * 512);
     }
   }
 }

@@ -73,6 +73,16 @@ __device__ __forceinline__ std::uint32_t cluster_rank() {
   return rank;
 }
 
+/// Waits until the grids that this one depends on are complete and their writes visible; returns at
+/// once if the launch was no programmatic dependent one.
+__device__ __forceinline__ void grid_dependency_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+/// Lets a dependent grid start as soon as SMs have room.
+__device__ __forceinline__ void launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 /// First half of a cluster barrier, without ordering memory.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

@@ -12,6 +12,12 @@ namespace slimgemm::cuda::ptx {
 __device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
+/// The same of the first `bytes` (0 to 16); the rest of the 16 become zero.
+__device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes)
+               : "memory");
+}
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -59,10 +65,19 @@ __device__ __forceinline__ void store_shared_16(std::uint32_t address, uint4 v) 
                : "memory");
 }
 
-/// Two floats to the shared memory of another CTA of the cluster.
-__device__ __forceinline__ void store_cluster_8(std::uint32_t address, float2 v) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(v.x), "f"(v.y)
+__device__ __forceinline__ void store_shared_16(std::uint32_t address, const float (&v)[4]) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v[0]), "f"(v[1]),
+               "f"(v[2]), "f"(v[3])
                : "memory");
+}
+
+__device__ __forceinline__ float4 load_shared_float4(std::uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
 }
 
 /// Four floats to another CTA of the cluster; adds 16 bytes to that CTA's mbarrier.

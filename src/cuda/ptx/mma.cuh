@@ -36,12 +36,4 @@ __device__ __forceinline__ void stmatrix_x4_trans(std::uint32_t address,
       : "memory");
 }
 
-/// Any function of three words; Table is its truth table (0xF0, 0xCC, 0xAA for a, b, c).
-template <std::uint32_t Table>
-__device__ __forceinline__ std::uint32_t lop3(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-  std::uint32_t d;
-  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c), "n"(Table));
-  return d;
-}
-
 }  // namespace slimgemm::cuda::ptx
