@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every GPU kernel instance against an FP64 reference: random rows, probe rows, exceptions, odd
+// shapes, poisoned outputs between guard zones, bit identity from run to run.
+#include "cuda/cuda_backend.hpp"
+#include "plan/kernel_plan.hpp"
+#include "unit/gpu_test_support.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace slimgemm::plan {
+
+// GoogleTest names a parameter by this.
+void PrintTo(const Instance& instance, std::ostream* out) { *out << instance_name(instance); }
+
+}  // namespace slimgemm::plan
+
+namespace slimgemm::cuda {
+namespace {
+
+/// Every instance of both families, of every encoding.
+std::vector<plan::Instance> all_instances() {
+  std::vector<plan::Instance> all;
+  for (const Encoding e : {Encoding::split12, Encoding::raw16, Encoding::raw32}) {
+    for (const plan::Instance& instance : plan::instances_of(e)) all.push_back(instance);
+  }
+  return all;
+}
+
+/// The properties of an instance that the cases depend on.
+struct Facts {
+  Encoding encoding;
+  std::int64_t tokens;
+  std::int64_t cluster;
+  bool tile;
+  bool any_x;  // serves x of any alignment
+};
+Facts facts_of(const plan::Instance& instance) {
+  if (instance.family == plan::Family::tile) {
+    const plan::TileConfig& c = instance.tile();
+    return {c.encoding, c.tokens, c.cluster, true, false};
+  }
+  const plan::StreamConfig& c = instance.stream();
+  return {c.encoding, plan::cta_tokens(c), c.cluster, false, c.x_access == plan::XAccess::any};
+}
+
+class KernelInstance : public testing::TestWithParam<plan::Instance> {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  /// One call with the instance under test, twice; compares with the reference and with itself.
+  static void run_case(const CudaBackend& backend, const Layer& layer, std::int64_t m,
+                       std::int64_t row_begin, std::int64_t row_end, std::int64_t row_stride,
+                       std::size_t x_offset) {
+    const std::int64_t rows = row_end - row_begin;
+    const bool aligned = row_stride % 8 == 0 && x_offset % 8 == 0;
+    const plan::Problem problem = backend.problem(rows, m, aligned);
+    if (!aligned && !facts_of(GetParam()).any_x) {
+      EXPECT_THROW(plan::plan_instance(GetParam(), problem, backend.gpu()), Error);
+      return;
+    }
+    const auto plan = plan::plan_instance(GetParam(), problem, backend.gpu());
+    const Input input = make_input(m, layer.k, row_stride, static_cast<unsigned>(m % 8));
+    const std::string what = plan::instance_name(plan.instance) + " n=" + std::to_string(rows) +
+                             " k=" + std::to_string(layer.k) + " m=" + std::to_string(m);
+    const auto call = [&](const std::uint16_t* x, void* out) {
+      backend.run_with(plan, {.x = x,
+                              .m = m,
+                              .x_row_stride = row_stride,
+                              .out = out,
+                              .row_begin = row_begin,
+                              .row_end = row_end});
+    };
+    const auto got = run_guarded(call, input.x, x_offset, m, rows, layer.packed.dtype());
+    expect_close(layer, input, row_stride, m, row_begin, row_end, got, what);
+    const auto again = run_guarded(call, input.x, x_offset, m, rows, layer.packed.dtype());
+    EXPECT_EQ(0, std::memcmp(got.data(), again.data(), got.size() * sizeof(double)))
+        << what << ": two runs differ";
+  }
+};
+
+TEST_P(KernelInstance, ServesEveryTokenCountUpToATileAboveItsEdge) {
+  const Facts facts = facts_of(GetParam());
+  const Layer layer = make_layer(facts.encoding, 80, 64 * 9, 0.001, 1);
+  const CudaBackend backend(layer.packed, {});
+  for (std::int64_t m = 1; m <= facts.tokens + 9; ++m) {
+    run_case(backend, layer, m, 0, layer.n, layer.k, 0);
+  }
+}
+
+// Small enough for a run under compute-sanitizer's slower tools.
+TEST_P(KernelInstance, ServesASmallShape) {
+  const Facts facts = facts_of(GetParam());
+  const std::int64_t k = 64 * (facts.cluster + 9);
+  const Layer layer = make_layer(facts.encoding, 50, k, 0.005, 6);
+  const CudaBackend backend(layer.packed, {});
+  run_case(backend, layer, facts.tokens - 1, 0, layer.n, k, 0);
+  run_case(backend, layer, 3, 0, layer.n, k + 1, 0);
+}
+
+// x comes from the call before it in the stream, weights do not.
+TEST_P(KernelInstance, WaitsForXInADependentLaunch) {
+  const Facts facts = facts_of(GetParam());
+  const std::int64_t k = 64 * (facts.cluster + 9);
+  const Layer layer = make_layer(facts.encoding, 200, k, 0.005, 7);
+  const CudaBackend backend(layer.packed, {.programmatic_launch = true});
+  run_case(backend, layer, facts.tokens - 1, 0, layer.n, k, 0);
+  const CudaBackend plain(layer.packed, {});
+  const std::int64_t m = facts.tokens;
+  const auto plan =
+      plan::plan_instance(GetParam(), backend.problem(layer.n, m, true), backend.gpu());
+  const Input first = make_input(m, k, k, 0);
+  const Input second = make_input(m, k, k, 1);
+  const auto x_bytes = first.x.size() * 2;
+  const auto out_bytes = static_cast<std::size_t>(m * layer.n * size_bytes(layer.packed.dtype()));
+  const DeviceMemory sources[2] = {DeviceMemory(x_bytes), DeviceMemory(x_bytes)};
+  check(cudaMemcpy(sources[0].as<void>(), first.x.data(), x_bytes, cudaMemcpyHostToDevice), "copy");
+  check(cudaMemcpy(sources[1].as<void>(), second.x.data(), x_bytes, cudaMemcpyHostToDevice),
+        "copy");
+  const DeviceMemory x(x_bytes);
+  const DeviceMemory expected(out_bytes);
+  const DeviceMemory got(out_bytes);
+  std::vector<unsigned char> expected_bytes(out_bytes);
+  std::vector<unsigned char> got_bytes(out_bytes);
+  const auto call = [&](const CudaBackend& by, const DeviceMemory& from, const DeviceMemory& out) {
+    by.run_with(plan, {.x = from.as<std::uint16_t>(),
+                       .m = m,
+                       .x_row_stride = k,
+                       .out = out.as<void>(),
+                       .row_begin = 0,
+                       .row_end = layer.n});
+  };
+  for (int round = 0; round < 50; ++round) {
+    const DeviceMemory& source = sources[round % 2];
+    call(plain, source, expected);
+    call(backend, x, got);  // keeps the GPU busy with a launch that others may overtake
+    check(cudaMemcpyAsync(x.as<void>(), source.as<void>(), x_bytes, cudaMemcpyDeviceToDevice),
+          "copy of x");
+    call(backend, x, got);
+    call(backend, x, got);
+    check(cudaMemcpy(expected_bytes.data(), expected.as<void>(), out_bytes, cudaMemcpyDeviceToHost),
+          "copy of out");
+    check(cudaMemcpy(got_bytes.data(), got.as<void>(), out_bytes, cudaMemcpyDeviceToHost),
+          "copy of out");
+    ASSERT_EQ(expected_bytes, got_bytes)
+        << plan::instance_name(plan.instance) << " round " << round;
+  }
+}
+
+TEST_P(KernelInstance, ServesShapesThatDivideNothing) {
+  const Facts facts = facts_of(GetParam());
+  const std::int64_t least_k = 64 * (facts.cluster - 1) + 1;
+  std::vector<std::int64_t> ks = {least_k, least_k + 7, least_k + 62, least_k + 63, least_k + 1999};
+  if (facts.tile) ks = {64 * facts.cluster, 64 * (facts.cluster + 1), 64 * 29};
+  for (const std::int64_t n : {1, 15, 17, 33, 129}) {
+    for (const std::int64_t k : ks) {
+      const Layer layer = make_layer(facts.encoding, n, k, 0.01, static_cast<unsigned>(n + k));
+      const CudaBackend backend(layer.packed, {});
+      for (const std::int64_t m : {std::int64_t{1}, std::int64_t{3}, facts.tokens}) {
+        run_case(backend, layer, m, 0, n, facts.any_x ? k : (k + 7) / 8 * 8, 0);
+      }
+    }
+  }
+}
+
+TEST_P(KernelInstance, TakesAnyStrideAlignmentAndRowRange) {
+  const Facts facts = facts_of(GetParam());
+  const Layer layer = make_layer(facts.encoding, 100, 64 * 20, 0.002, 3);
+  const CudaBackend backend(layer.packed, {});
+  const std::int64_t m = facts.tokens - 1;
+  run_case(backend, layer, m, 0, layer.n, layer.k + 8, 0);
+  run_case(backend, layer, m, 0, layer.n, layer.k + 3, 0);
+  run_case(backend, layer, m, 0, layer.n, layer.k, 1);
+  run_case(backend, layer, m, 16, 48, layer.k, 0);
+  run_case(backend, layer, m, 64, 99, layer.k, 0);
+}
+
+TEST_P(KernelInstance, TakesManyExceptions) {
+  const Facts facts = facts_of(GetParam());
+  if (facts.encoding != Encoding::split12) GTEST_SKIP() << "the encoding has no exceptions";
+  for (const double rate : {0.0, 0.05, 0.4}) {
+    const Layer layer = make_layer(facts.encoding, 70, 64 * 10, rate, 4);
+    const CudaBackend backend(layer.packed, {});
+    run_case(backend, layer, facts.tokens, 0, layer.n, layer.k, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, KernelInstance, testing::ValuesIn(all_instances()),
+                         [](const testing::TestParamInfo<plan::Instance>& parameter) {
+                           std::string name = plan::instance_name(parameter.param);
+                           for (char& c : name) {
+                             if (c == '/') c = '_';
+                           }
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace slimgemm::cuda
