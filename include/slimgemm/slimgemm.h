@@ -53,6 +53,22 @@ void slimgemm_packed_free(slimgemm_packed* packed);
 /* Copies the weights to the device and makes all allocations. cuda_device is ignored on the CPU. */
 slimgemm_status slimgemm_linear_create(const slimgemm_packed* packed, slimgemm_device device,
                                        int cuda_device, slimgemm_linear** linear);
+
+/* Options of a layer, those of slimgemm::LinearOptions. Fill it with zeros, set struct_size to
+ * sizeof(slimgemm_linear_options) and what else is wanted: zero means the default, but for
+ * `device`. Later versions append fields; struct_size says which a caller was built with. */
+typedef struct slimgemm_linear_options {
+  size_t struct_size;
+  int32_t device;              /* a slimgemm_device */
+  int32_t cuda_device;         /* CUDA device ordinal; ignored on the CPU */
+  int32_t cpu_threads;         /* worker threads of the CPU backend; 0: all hardware threads */
+  int32_t programmatic_launch; /* 1: run as a programmatic dependent launch; ignored on the CPU */
+} slimgemm_linear_options;
+
+/* slimgemm_linear_create with options. */
+slimgemm_status slimgemm_linear_create_with(const slimgemm_packed* packed,
+                                            const slimgemm_linear_options* options,
+                                            slimgemm_linear** linear);
 /* out[m, n] = x[m, k] @ W.T on `stream` (a cudaStream_t, or NULL). x_row_stride in elements, 0: k.
  * Capturable; allocates nothing and synchronises with nothing. */
 slimgemm_status slimgemm_linear_run(const slimgemm_linear* linear, const uint16_t* x, int64_t m,

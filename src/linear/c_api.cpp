@@ -4,6 +4,8 @@
 
 #include <slimgemm/slimgemm.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <span>
@@ -61,6 +63,43 @@ std::size_t element_count(int64_t n, int64_t k) {
       n >= 1 && k >= 1 && n <= slimgemm::max_dimension && k <= slimgemm::max_dimension;
   // pack() refuses such sizes by name; here they must only not wrap around.
   return valid ? static_cast<std::size_t>(n) * static_cast<std::size_t>(k) : 0;
+}
+
+// The options of a caller that may be older or newer than this library: what it does not have is
+// zero, what this library does not know must be.
+slimgemm_linear_options known_options(const slimgemm_linear_options& given) {
+  // The first version of the struct: this does not move when fields are appended.
+  constexpr std::size_t size_min =
+      offsetof(slimgemm_linear_options, programmatic_launch) + sizeof(given.programmatic_launch);
+  constexpr std::size_t size_max = 4096;  // larger is a struct_size that was never set
+  const std::size_t size = given.struct_size;
+  if (size < size_min || size > size_max) {
+    throw slimgemm::Error(slimgemm::ErrorCode::invalid_argument,
+                          "options.struct_size is " + std::to_string(size) +
+                              ": it must be sizeof(slimgemm_linear_options), here " +
+                              std::to_string(sizeof(given)));
+  }
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
+  for (std::size_t i = sizeof(given); i < size; ++i) {
+    if (bytes[i] != 0) {
+      throw slimgemm::Error(slimgemm::ErrorCode::unsupported,
+                            "options has a value at byte " + std::to_string(i) +
+                                ", in a field that SlimGEMM " SLIMGEMM_VERSION
+                                " does not know: leave it zero, or use a newer library");
+    }
+  }
+  slimgemm_linear_options known{};
+  std::memcpy(&known, bytes, std::min(size, sizeof(known)));
+  return known;
+}
+
+bool flag(int32_t value, const char* name) {
+  if (value != 0 && value != 1) {
+    throw slimgemm::Error(
+        slimgemm::ErrorCode::invalid_argument,
+        std::string(name) + " is " + std::to_string(value) + ": it must be 0 or 1");
+  }
+  return value == 1;
 }
 
 }  // namespace
@@ -139,6 +178,22 @@ slimgemm_status slimgemm_linear_create(const slimgemm_packed* packed, slimgemm_d
     *linear = new slimgemm_linear{slimgemm::Linear(
         required(packed, "packed").matrix,
         {.device = static_cast<slimgemm::Device>(raw_value(device)), .cuda_device = cuda_device})};
+  });
+}
+
+slimgemm_status slimgemm_linear_create_with(const slimgemm_packed* packed,
+                                            const slimgemm_linear_options* options,
+                                            slimgemm_linear** linear) {
+  return guarded([&] {
+    required(linear, "linear") = nullptr;
+    const auto& matrix = required(packed, "packed").matrix;
+    const slimgemm_linear_options known = known_options(required(options, "options"));
+    *linear = new slimgemm_linear{slimgemm::Linear(
+        matrix,
+        {.device = static_cast<slimgemm::Device>(known.device),
+         .cuda_device = known.cuda_device,
+         .cpu_threads = known.cpu_threads,
+         .programmatic_launch = flag(known.programmatic_launch, "options.programmatic_launch")})};
   });
 }
 

@@ -81,6 +81,83 @@ TEST(CApi, NamesWhatIsWrong) {
             SLIMGEMM_INVALID_ARGUMENT);
 }
 
+slimgemm_linear_options cpu_options() {
+  slimgemm_linear_options options;
+  std::memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.device = SLIMGEMM_CPU;
+  return options;
+}
+
+TEST(CApi, CreatesWithOptions) {
+  const Packed packed = pack_ones(16, 64);
+  slimgemm_linear_options options = cpu_options();
+  options.cpu_threads = 1;
+  options.programmatic_launch = 1;  // of a GPU alone
+  slimgemm_linear* raw = nullptr;
+  ASSERT_EQ(slimgemm_linear_create_with(packed.get(), &options, &raw), SLIMGEMM_OK)
+      << slimgemm_last_error();
+  const Layer linear(raw, &slimgemm_linear_free);
+  const std::vector<uint16_t> x(64, 0x3F80);
+  std::vector<uint16_t> out(16, 0xFFFF);
+  ASSERT_EQ(slimgemm_linear_run(linear.get(), x.data(), 1, out.data(), nullptr, 0), SLIMGEMM_OK)
+      << slimgemm_last_error();
+  for (const uint16_t value : out) EXPECT_EQ(value, 0x4280);  // 64
+}
+
+TEST(CApi, NamesTheOptionThatIsWrong) {
+  const Packed packed = pack_ones(8, 8);
+  slimgemm_linear* linear = nullptr;
+  const auto expect_refused = [&](const slimgemm_linear_options& options, const char* message) {
+    EXPECT_EQ(slimgemm_linear_create_with(packed.get(), &options, &linear),
+              SLIMGEMM_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(slimgemm_last_error()).find(message), std::string::npos)
+        << slimgemm_last_error();
+    EXPECT_EQ(linear, nullptr);
+  };
+  slimgemm_linear_options options = cpu_options();
+  options.struct_size = 0;  // forgotten
+  expect_refused(options, "options.struct_size is 0: it must be sizeof(slimgemm_linear_options)");
+  options.struct_size = sizeof(options) - 1;
+  expect_refused(options, "options.struct_size is ");
+  options.struct_size = SIZE_MAX;
+  expect_refused(options, "options.struct_size is ");
+  options = cpu_options();
+  options.device = 0;
+  expect_refused(options, "device is 0");
+  options = cpu_options();
+  options.cpu_threads = -2;
+  expect_refused(options, "threads = -2");
+  options = cpu_options();
+  options.programmatic_launch = 7;
+  expect_refused(options, "options.programmatic_launch is 7: it must be 0 or 1");
+  EXPECT_EQ(slimgemm_linear_create_with(packed.get(), nullptr, &linear), SLIMGEMM_INVALID_ARGUMENT);
+  options = cpu_options();
+  EXPECT_EQ(slimgemm_linear_create_with(nullptr, &options, &linear), SLIMGEMM_INVALID_ARGUMENT);
+  EXPECT_EQ(slimgemm_linear_create_with(packed.get(), &options, nullptr),
+            SLIMGEMM_INVALID_ARGUMENT);
+}
+
+// A program built with a later header, whose struct has more fields.
+TEST(CApi, TakesLaterOptionsAsLongAsTheirNewFieldsAreZero) {
+  struct Later {
+    slimgemm_linear_options known;
+    int32_t fields[2];
+  };
+  const Packed packed = pack_ones(8, 8);
+  Later later = {cpu_options(), {0, 0}};
+  later.known.struct_size = sizeof(later);
+  slimgemm_linear* linear = nullptr;
+  ASSERT_EQ(slimgemm_linear_create_with(packed.get(), &later.known, &linear), SLIMGEMM_OK)
+      << slimgemm_last_error();
+  slimgemm_linear_free(linear);
+  later.fields[1] = 1;
+  EXPECT_EQ(slimgemm_linear_create_with(packed.get(), &later.known, &linear), SLIMGEMM_UNSUPPORTED);
+  EXPECT_NE(std::string(slimgemm_last_error()).find("at byte 28"), std::string::npos)
+      << slimgemm_last_error();
+  EXPECT_EQ(linear, nullptr);
+}
+
 TEST(CApi, FreesNull) {
   slimgemm_packed_free(nullptr);
   slimgemm_linear_free(nullptr);

@@ -3,12 +3,14 @@
 #include "cuda/device_memory.hpp"
 #include "unit/gpu_test_support.hpp"
 
+#include <slimgemm/slimgemm.h>
 #include <slimgemm/slimgemm.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -111,6 +113,79 @@ TEST_F(LinearGpu, RunsInsideACapturedGraphAndOnTwoStreamsAtOnce) {
   std::vector<double> values(got[0].size());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = bf16_to_float(got[0][i]);
   expect_close(layer, input, layer.k, m, 0, layer.n, values, "graph");
+}
+
+/// The dependency between two calls that follow each other in a captured stream.
+cudaGraphDependencyType edge_between(const std::function<void(cudaStream_t)>& call) {
+#if CUDART_VERSION >= 13000
+  const auto get_edges = cudaGraphGetEdges;
+#else
+  const auto get_edges = cudaGraphGetEdges_v2;
+#endif
+  call(nullptr);  // loads the kernel, which a capture must not
+  check(cudaDeviceSynchronize(), "first call");
+  cudaStream_t stream;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  cudaGraph_t graph;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin capture");
+  call(stream);
+  call(stream);
+  check(cudaStreamEndCapture(stream, &graph), "end capture");
+  cudaGraphNode_t from{};
+  cudaGraphNode_t to{};
+  cudaGraphEdgeData edge{};
+  std::size_t count = 1;
+  check(get_edges(graph, &from, &to, &edge, &count), "edges");
+  EXPECT_EQ(count, 1u);
+  check(cudaGraphDestroy(graph), "destroy graph");
+  check(cudaStreamDestroy(stream), "destroy stream");
+  return static_cast<cudaGraphDependencyType>(edge.type);
+}
+
+TEST_F(LinearGpu, LaunchesProgrammaticallyWhenAskedTo) {
+  const Layer layer = make_layer(Encoding::split12, 64, 640, 0.001, 8);
+  for (const std::int64_t m : {1, 200}) {  // a stream and a tile kernel
+    const DeviceMemory x(static_cast<std::size_t>(m * layer.k * 2));
+    const DeviceMemory out(static_cast<std::size_t>(m * layer.n * 2));
+    check(cudaMemset(x.as<void>(), 0, x.size_bytes()), "fill x");
+    for (const bool programmatic : {false, true}) {
+      const auto expected =
+          programmatic ? cudaGraphDependencyTypeProgrammatic : cudaGraphDependencyTypeDefault;
+      const Linear linear(layer.packed,
+                          {.device = Device::cuda, .programmatic_launch = programmatic});
+      EXPECT_EQ(expected, edge_between([&](cudaStream_t stream) {
+                  linear.run(x.as<std::uint16_t>(), m, out.as<void>(), stream);
+                }))
+          << linear.plan(m).to_string();
+    }
+  }
+}
+
+TEST_F(LinearGpu, LaunchesProgrammaticallyThroughTheCInterface) {
+  const std::vector<std::uint16_t> w(64 * 64, 0x3F80);
+  slimgemm_packed* packed = nullptr;
+  ASSERT_EQ(slimgemm_pack(w.data(), SLIMGEMM_BF16, 64, 64, 1, &packed), SLIMGEMM_OK);
+  const DeviceMemory x(64 * 2);
+  const DeviceMemory out(64 * 2);
+  for (const std::int32_t programmatic : {0, 1}) {
+    slimgemm_linear_options options{};
+    options.struct_size = sizeof(options);
+    options.device = SLIMGEMM_CUDA;
+    options.programmatic_launch = programmatic;
+    slimgemm_linear* linear = nullptr;
+    ASSERT_EQ(slimgemm_linear_create_with(packed, &options, &linear), SLIMGEMM_OK)
+        << slimgemm_last_error();
+    EXPECT_EQ(
+        edge_between([&](cudaStream_t stream) {
+          EXPECT_EQ(
+              slimgemm_linear_run(linear, x.as<std::uint16_t>(), 1, out.as<void>(), stream, 0),
+              SLIMGEMM_OK)
+              << slimgemm_last_error();
+        }),
+        programmatic == 1 ? cudaGraphDependencyTypeProgrammatic : cudaGraphDependencyTypeDefault);
+    slimgemm_linear_free(linear);
+  }
+  slimgemm_packed_free(packed);
 }
 
 }  // namespace
