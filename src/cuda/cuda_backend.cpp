@@ -161,7 +161,7 @@ void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& arg
   kernel_args.row_tile_bytes = static_cast<std::uint64_t>(k_tiles_) *
                                static_cast<std::uint64_t>(plan::tile_bytes(encoding_));
   kernel_args.x = args.x;
-  kernel_args.x_stride_bytes = static_cast<std::uint64_t>(args.x_row_stride) * 2;
+  kernel_args.x_stride_bytes = static_cast<std::uint32_t>(args.x_row_stride * 2);
   kernel_args.out = args.out;
   kernel_args.exceptions = exceptions();
   kernel_args.decode = decode_;

@@ -24,7 +24,7 @@ namespace slimgemm::cuda {
 /// x of one token block: `tokens` >= 1 rows.
 struct TokenBlock {
   const unsigned char* x;
-  std::uint64_t stride_bytes;
+  std::uint32_t stride_bytes;
   int tokens;
 };
 
@@ -62,8 +62,8 @@ struct GatheredX {
 #pragma unroll
     for (int t = 0; t < TokenTiles; ++t) {
       const int token = min(8 * t + lane / 4, block.tokens - 1);
-      const auto* row =
-          reinterpret_cast<const std::uint16_t*>(block.x + token * block.stride_bytes);
+      const auto* row = reinterpret_cast<const std::uint16_t*>(
+          block.x + static_cast<std::uint64_t>(token) * block.stride_bytes);
       std::uint32_t value[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? __ldg(row + e.k[i]) : 0u;
@@ -95,7 +95,6 @@ struct ExceptionSums {
   /// Adds a group that is at hand.
   __device__ __forceinline__ void add(const LaneEntries& entries, const TokenBlock& block,
                                       std::uint32_t stand_in, int lane) {
-    if (entries.empty_group()) return;
     GatheredX<TokenTiles> x;
     x.load(entries, block, lane);
     add(entries, x, stand_in, lane);

@@ -46,13 +46,12 @@ struct StreamShare {
 template <plan::StreamConfig C>
 __device__ __forceinline__ StreamShare stream_share(const StreamArgs& args) {
   StreamShare share;
-  const int block = static_cast<int>(blockIdx.x);
-  share.rank = block % C.cluster;
-  share.k_tile_begin =
-      args.k_tiles / C.cluster * share.rank + args.k_tiles % C.cluster * share.rank / C.cluster;
-  share.k_tile_end = args.k_tiles / C.cluster * (share.rank + 1) +
-                     args.k_tiles % C.cluster * (share.rank + 1) / C.cluster;
-  share.row_tile = args.first_row_tile + block / C.cluster * C.row_tiles;
+  share.rank = static_cast<int>(blockIdx.x % C.cluster);
+  const int whole = args.k_tiles / C.cluster;
+  const int rest = args.k_tiles % C.cluster;
+  share.k_tile_begin = whole * share.rank + rest * share.rank / C.cluster;
+  share.k_tile_end = whole * (share.rank + 1) + rest * (share.rank + 1) / C.cluster;
+  share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.x / C.cluster) * C.row_tiles;
   share.token = static_cast<int>(blockIdx.y) * plan::cta_tokens(C);
   share.tokens = min(args.m - share.token, plan::cta_tokens(C));
   return share;
@@ -67,7 +66,7 @@ struct StreamConsumer {
   static constexpr int x_tile_bytes = format::tile_k * 2;  // of one token
 
   const StreamArgs& args;
-  const int lane;
+  const unsigned lane;
   const int tokens;
   int steps;                                // k tiles of this warp
   int k_tile;                               // its first
@@ -78,24 +77,27 @@ struct StreamConsumer {
   int x_stage_bytes;
   float sums[C.row_tiles][C.token_tiles][4] = {};
 
+  /// Asks for the first weights before anything else is computed.
   __device__ __forceinline__ StreamConsumer(const StreamArgs& args, const StreamShare& share,
-                                            std::uint32_t smem, int warp, int lane)
+                                            std::uint32_t smem, unsigned warp, unsigned lane)
       : args(args), lane(lane), tokens(share.tokens) {
-    k_tile = share.k_tile_begin + warp;
+    k_tile = share.k_tile_begin + static_cast<int>(warp);
     steps = (share.k_tile_end - k_tile + C.k_warps - 1) / C.k_warps;
+    ring = smem + warp * (C.stages * stage_bytes) + lane * 16;
+    tiles[0] = args.tiles + share.row_tile * args.row_tile_bytes +
+               (static_cast<std::uint64_t>(k_tile) * tile_bytes + lane * 16);
 #pragma unroll
-    for (int r = 0; r < C.row_tiles; ++r) {
+    for (int r = 1; r < C.row_tiles; ++r) {
       // Row tiles past the end repeat the last one; what they give is not stored.
-      const int row_tile = min(share.row_tile + r, args.last_row_tile);
-      tiles[r] = args.tiles + row_tile * args.row_tile_bytes +
-                 static_cast<std::uint64_t>(k_tile) * tile_bytes + lane * 16;
+      const bool exists = share.row_tile + r <= args.last_row_tile;
+      tiles[r] = tiles[r - 1] + (exists ? args.row_tile_bytes : 0);
     }
+    if (steps > 0) fetch_weights(0, 0);
     x = reinterpret_cast<const unsigned char*>(args.x) +
         static_cast<std::uint64_t>(share.token + lane / 8) * args.x_stride_bytes +
-        static_cast<std::uint64_t>(k_tile) * x_tile_bytes + lane % 8 * 16;
-    ring = smem + warp * C.stages * stage_bytes + lane * 16;
+        (static_cast<std::uint64_t>(k_tile) * x_tile_bytes + lane % 8 * 16);
     x_stage_bytes = args.x_rows * x_tile_bytes;
-    x_ring = smem + plan::weight_ring_bytes(C) + warp * C.stages * x_stage_bytes;
+    x_ring = smem + plan::weight_ring_bytes(C) + warp * (C.stages * x_stage_bytes);
   }
 
   __device__ __forceinline__ void fetch_weights(int step, int stage) {
@@ -111,21 +113,27 @@ struct StreamConsumer {
   }
 
   /// Copies x of one k tile: lines of 128 bytes, a line a token, whose 16-byte pieces are permuted
-  /// so that ldmatrix has no bank conflicts. Columns from K on become zero.
+  /// so that ldmatrix has no bank conflicts. Columns from K on become zero;
+  /// Whole: there are none.
+  template <bool Whole>
   __device__ __forceinline__ void fetch_x(int step, int stage) {
     const unsigned char* from = x + static_cast<std::uint64_t>(step) * (C.k_warps * x_tile_bytes);
     const std::uint32_t to = x_ring + stage * x_stage_bytes;
-    const int k = (k_tile + step * C.k_warps) * format::tile_k + lane % 8 * 8;
+    // Elements that exist from this lane's piece on.
+    const int left =
+        args.k - (k_tile + step * C.k_warps) * format::tile_k - static_cast<int>(lane % 8 * 8);
 #pragma unroll
-    for (int j = 0; j < 2 * C.token_tiles; ++j) {
-      const int token = 4 * j + lane / 8;
-      if (token >= tokens) break;
+    for (unsigned j = 0; j < 2 * C.token_tiles; ++j) {
+      const unsigned token = 4 * j + lane / 8;
+      if (token >= static_cast<unsigned>(tokens)) break;
       const std::uint32_t line = to + token * x_tile_bytes + ((lane % 8 ^ (token & 7)) << 4);
-      const unsigned char* source = from + 4 * j * args.x_stride_bytes;
-      if constexpr (C.x_access == plan::XAccess::aligned) {
-        ptx::cp_async_16(line, source, min(max(args.k - k, 0) * 2, 16));
+      const unsigned char* source = from + static_cast<std::uint64_t>(4 * j) * args.x_stride_bytes;
+      if constexpr (C.x_access == plan::XAccess::any) {
+        store_elements(line, reinterpret_cast<const std::uint16_t*>(source), left);
+      } else if constexpr (Whole) {
+        ptx::cp_async_16(line, source);
       } else {
-        store_elements(line, reinterpret_cast<const std::uint16_t*>(source), args.k - k);
+        ptx::cp_async_16(line, source, min(max(left, 0) * 2, 16));
       }
     }
   }
@@ -141,21 +149,40 @@ struct StreamConsumer {
     ptx::store_shared_16(to, make_uint4(words[0], words[1], words[2], words[3]));
   }
 
-  /// Fills the ring for the first time; a cp.async group a stage. The weights need not wait for the
-  /// grid that writes x.
-  __device__ __forceinline__ void start() {
-#pragma unroll
-    for (int s = 0; s < C.stages; ++s) {
-      if (s < steps) fetch_weights(s, s);
-      if (args.dependent) continue;
-      if (s < steps) fetch_x(s, s);
-      ptx::cp_async_commit();
+  template <bool Whole>
+  __device__ __forceinline__ void fetch(int step, int stage) {
+    if (step < steps) {
+      fetch_weights(step, stage);
+      fetch_x<Whole>(step, stage);
     }
-    if (!args.dependent) return;
+    ptx::cp_async_commit();
+  }
+
+  /// Fills the ring for the first time; a cp.async group a stage. The first weights are on their
+  /// way.
+  template <bool Whole>
+  __device__ __forceinline__ void start() {
+    if (args.dependent) [[unlikely]] {
+      start_dependent<Whole>();
+      return;
+    }
+    if (steps > 0) fetch_x<Whole>(0, 0);
+    ptx::cp_async_commit();
+#pragma unroll 1
+    for (int s = 1; s < C.stages; ++s) fetch<Whole>(s, s);
+  }
+
+  /// The same where the weights need not wait for the grid that writes x.
+  template <bool Whole>
+  __device__ __forceinline__ void start_dependent() {
+#pragma unroll 1
+    for (int s = 1; s < C.stages; ++s) {
+      if (s < steps) fetch_weights(s, s);
+    }
     ptx::grid_dependency_wait();
 #pragma unroll 1
     for (int s = 0; s < C.stages; ++s) {
-      if (s < steps) fetch_x(s, s);
+      if (s < steps) fetch_x<Whole>(s, s);
       ptx::cp_async_commit();
     }
   }
@@ -223,20 +250,23 @@ struct StreamConsumer {
   }
 
   __device__ __forceinline__ void run() {
-    start();
     if (C.encoding == Encoding::raw32 && args.decode.nonfinite) {
-      loop<true>();
+      run_as<false, true>();
+    } else if (C.x_access == plan::XAccess::aligned && args.k % format::tile_k == 0) {
+      run_as<true, false>();
     } else {
-      loop<false>();
+      run_as<false, false>();
     }
   }
 
-  template <bool Nonfinite>
-  __device__ __forceinline__ void loop() {
+  /// Whole: K is a multiple of 64. Nonfinite: some FP32 weight is Inf or NaN.
+  template <bool Whole, bool Nonfinite>
+  __device__ __forceinline__ void run_as() {
+    start<Whole>();
     std::uint32_t x_line[C.token_tiles];
 #pragma unroll
     for (int t = 0; t < C.token_tiles; ++t) {
-      const int token = min(8 * t + lane % 8, tokens - 1);
+      const unsigned token = min(8 * t + lane % 8, static_cast<unsigned>(tokens - 1));
       x_line[t] = token * x_tile_bytes + ((lane / 8 ^ (token & 7)) << 4);
     }
     int stage = 0;
@@ -246,11 +276,7 @@ struct StreamConsumer {
       __syncwarp();  // the other lanes' x
       multiply<Nonfinite>(stage, x_line);
       __syncwarp();  // every lane has read x
-      if (step + C.stages < steps) {
-        fetch_weights(step + C.stages, stage);
-        fetch_x(step + C.stages, stage);
-      }
-      ptx::cp_async_commit();
+      fetch<Whole>(step + C.stages, stage);
       if (++stage == C.stages) stage = 0;
     }
   }
@@ -269,47 +295,48 @@ inline constexpr int unit_bytes = plan::stream_unit_bytes;
 /// An exception warp: leaves stand_ins and true_weights of its row tiles in shared memory,
 /// [2][row tile][token tile] units. The row tiles of a CTA are dealt to the ranks of its cluster,
 /// those of a rank to its exception warps, which take them one after the other: gathers of many row
-/// tiles at a time get into the way of the copies.
+/// tiles at a time get into the way of the copies. Short code: a first run fetches it from HBM.
 template <plan::StreamConfig C>
 struct StreamExceptions {
   static constexpr int stride = C.cluster * C.exception_warps;
-  static constexpr int most = (C.row_tiles + stride - 1) / stride;  // row tiles of this warp
 
   const StreamArgs& args;
   const StreamShare& share;
+  std::uint32_t smem;
   int first;  // row tile in the CTA
   int lane;
 
-  __device__ __forceinline__ int row_tile(int j) const {
-    return min(share.row_tile + first + j * stride, args.last_row_tile);
+  __device__ __forceinline__ int row_tile(int r) const {
+    return min(share.row_tile + r, args.last_row_tile);
+  }
+  __device__ __forceinline__ const format::ExceptionGroup* head(int r) const {
+    return args.exceptions.head + head_groups * static_cast<std::int64_t>(row_tile(r));
   }
 
-  __device__ __forceinline__ void run(std::uint32_t corrections) const {
-    LaneEntries head[most][head_groups];
-#pragma unroll
-    for (int j = 0; j < most; ++j) {
-#pragma unroll
-      for (int g = 0; g < head_groups; ++g) {
-        head[j][g] = load_entries(args.exceptions.head + head_groups * row_tile(j) + g, lane);
-      }
-    }
-    if (args.dependent) ptx::grid_dependency_wait();
-    const TokenBlock block{
-        reinterpret_cast<const unsigned char*>(args.x) + share.token * args.x_stride_bytes,
-        args.x_stride_bytes, share.tokens};
+  __device__ __forceinline__ void run() const {
+    const int later = first + stride * (1 + lane / 2);
+    if (later < C.row_tiles) ptx::prefetch_l2(head(later) + lane % 2);
+    const TokenBlock block{reinterpret_cast<const unsigned char*>(args.x) +
+                               static_cast<std::uint64_t>(share.token) * args.x_stride_bytes,
+                           args.x_stride_bytes, share.tokens};
     const std::uint32_t stand_in = (args.decode.window & 0xFF) << 8;
-#pragma unroll
-    for (int j = 0; j < most; ++j) {
-      const int r = first + j * stride;
-      if (r >= C.row_tiles) break;
+#pragma unroll 1
+    for (int r = first; r < C.row_tiles; r += stride) {
+      LaneEntries entries = load_entries(head(r), lane);
+      const LaneEntries more = load_entries(head(r) + 1, lane);
+      if (args.dependent) ptx::grid_dependency_wait();
+      const std::uint32_t has_rest = __shfl_sync(0xFFFFFFFFu, entries.tail[0] >> 24, 0);
       ExceptionSums<C.token_tiles> sums;
-#pragma unroll
-      for (int g = 0; g < head_groups; ++g) sums.add(head[j][g], block, stand_in, lane);
-      const std::uint32_t has_rest = __shfl_sync(0xFFFFFFFFu, head[j][0].tail[0] >> 24, 0);
-      if (has_rest != 0) sums.add_rest(args.exceptions, row_tile(j), block, stand_in, lane);
+#pragma unroll 1
+      for (int g = 0; g < head_groups && !entries.empty_group(); ++g) {
+        sums.add(entries, block, stand_in, lane);
+        entries = more;
+      }
+      if (has_rest != 0) sums.add_rest(args.exceptions, row_tile(r), block, stand_in, lane);
 #pragma unroll
       for (int t = 0; t < C.token_tiles; ++t) {
-        const std::uint32_t to = corrections + (r * C.token_tiles + t) * unit_bytes + lane * 16;
+        const std::uint32_t to =
+            smem + args.layout.corrections + (r * C.token_tiles + t) * unit_bytes + lane * 16;
         ptx::store_shared_16(to, sums.stand_ins[t]);
         ptx::store_shared_16(to + plan::units(C) * unit_bytes, sums.true_weights[t]);
       }
@@ -469,21 +496,21 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
   constexpr plan::StreamConfig C = plan::stream_table[Index];
   extern __shared__ __align__(1024) unsigned char shared[];
   const std::uint32_t smem = ptx::shared_address(shared);
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int lane = static_cast<int>(threadIdx.x % 32);
   const StreamShare share = stream_share<C>(args);
   const StreamEpilogue<C> epilogue{args, share, smem, warp, lane};
   if constexpr (C.cluster > 1) epilogue.expect_exchange();
   if (args.dependent) ptx::launch_dependents();
 
-  if (warp < C.k_warps) {
+  if (warp < C.k_warps) [[likely]] {
     StreamConsumer<C> consumer(args, share, smem, warp, lane);
     consumer.run();
     if (args.layout.partials == 0) __syncthreads();  // the rings' memory is free
     epilogue.store_partials(consumer.sums);
   } else if constexpr (plan::has_exceptions(C)) {
     const int first = share.rank + C.cluster * (warp - C.k_warps);
-    StreamExceptions<C>{args, share, first, lane}.run(smem + args.layout.corrections);
+    StreamExceptions<C>{args, share, smem, first, lane}.run();
     if (args.layout.partials == 0) __syncthreads();
   }
   __syncthreads();

@@ -29,22 +29,23 @@ struct DecodeArgs {
 };
 
 struct StreamArgs {
+  // First what the first load needs.
   const unsigned char* tiles;
   std::uint64_t row_tile_bytes;  // of all k tiles of a row tile
   const std::uint16_t* x;
-  std::uint64_t x_stride_bytes;
-  void* out;  // m x rows, BF16 or FP32
-  ExceptionView exceptions;
-  DecodeArgs decode;
+  std::uint32_t x_stride_bytes;
   int m;
   int k;
   int k_tiles;
-  int rows;            // output features of this call
   int first_row_tile;  // of the matrix
   int last_row_tile;   // of this call, in the matrix
   int x_rows;          // min(m, 8 * token_tiles), what shared memory is laid out for
-  plan::StreamLayout layout;
   bool dependent;  // a programmatic dependent launch: x is ready only after a grid dependency wait
+  DecodeArgs decode;
+  ExceptionView exceptions;
+  plan::StreamLayout layout;
+  void* out;  // m x rows, BF16 or FP32
+  int rows;   // output features of this call
 };
 
 }  // namespace slimgemm::cuda

@@ -27,6 +27,10 @@ __device__ __forceinline__ void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global) : "memory");
+}
+
 /// A box of a 3-D tensor map to shared memory; completes on an mbarrier.
 __device__ __forceinline__ void tma_load_3d(std::uint32_t shared, const CUtensorMap* map, int c0,
                                             int c1, int c2, std::uint32_t barrier) {
