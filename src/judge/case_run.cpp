@@ -37,12 +37,21 @@ struct Side {
   bool alive = false;
 };
 
+// A replay that waits for its batch to be full.
+struct Waiting {
+  Side* side;
+  std::size_t input;
+  bool timed;
+};
+
 class CaseRun {
  public:
   CaseRun(Session& session, const Case& c)
       : session_(session),
         shape_(resolve(c, session.options.problem.layers)),
-        baselines_(session.baselines.size()) {}
+        baselines_(session.baselines.size()),
+        batch_max_(
+            static_cast<std::size_t>(replays_queued(session.options, guarded_bytes(shape_)))) {}
 
   CaseResult run() {
     make_pool();
@@ -51,11 +60,13 @@ class CaseRun {
       if (session_.baselines[i] != nullptr) start(baselines_[i], *session_.baselines[i]);
     }
     for (int i = 0; i < session_.options.warmup_replays && all_alive(); ++i) pair(i, false);
+    run_batch();
     if (shape_.scored) {
       timed_pairs();
     } else {
-      for (int i = 0; i <= pool_size() && all_alive(); ++i) replay(contender_, i);
+      for (int i = 0; i <= pool_size() && all_alive(); ++i) enqueue(contender_, i, false);
     }
+    run_batch();
     return finish();
   }
 
@@ -91,12 +102,12 @@ class CaseRun {
     side.result.failures.push_back(std::move(failure));
   }
 
-  void fail_call(Side& side, const std::exception& error) {
+  void fail_call(Side& side, std::string why) {
     Failure failure{};
     failure.kind = FailureKind::call_failed;
     failure.layer = shape_.name;
     failure.m = shape_.m;
-    failure.detail = error.what();
+    failure.detail = std::move(why);
     fail(side, std::move(failure));
     side.alive = false;
   }
@@ -112,31 +123,82 @@ class CaseRun {
           [this, &who, x, out](void* stream) { who.run(shape_.layer, x, shape_.m, out, stream); });
       side.alive = true;
     } catch (const std::exception& error) {
-      fail_call(side, error);
+      fail_call(side, error.what());
     }
   }
 
-  // Replays on input `index`, checks the result and returns the time less the empty replay; 0 if
-  // the call failed.
-  double replay(Side& side, int index) {
-    const auto number = static_cast<std::size_t>(index % pool_size());
-    PoolEntry& entry = pool_[number];
-    Preparation preparation;
-    preparation.x_source = entry.device.get();
-    preparation.x = x_.get();
-    preparation.x_bytes = entry.input.x.size() * 2;
-    preparation.out = side.out.get();
-    double time_us = 0;
-    std::vector<std::byte> bytes(side.out->size_bytes());
+  // Input `index` next. Runs the batch if it is full.
+  void enqueue(Side& side, int index, bool timed) {
+    batch_.push_back({&side, static_cast<std::size_t>(index % pool_size()), timed});
+    if (batch_.size() >= batch_max_) run_batch();
+  }
+
+  // Runs what waits, checks every result, and keeps the times less the empty replay.
+  void run_batch() {
+    const std::vector<Waiting> batch = std::exchange(batch_, {});
+    if (batch.empty()) return;
+    const std::vector<Replay> replays = replays_of(batch);
+    std::vector<double> times_us;
     try {
-      time_us = session_.executor.replay_us(*side.recorded, preparation);
-      session_.executor.download(bytes.data(), *side.out, 0, bytes.size());
+      times_us = session_.executor.replay_batch_us(replays);
     } catch (const std::exception& error) {
-      fail_call(side, error);
-      return 0;
+      fail_batch(batch, error);
+      return;
     }
-    check(side, entry, side.checked[number], std::move(bytes));
-    return std::max(time_us - session_.empty_us, time_us_min);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      Side& side = *batch[i].side;
+      const Buffer& result =
+          replays[i].out_copy != nullptr ? *replays[i].out_copy : *replays[i].preparation.out;
+      std::vector<std::byte> bytes(side.out->size_bytes());
+      try {
+        session_.executor.download(bytes.data(), result, 0, bytes.size());
+      } catch (const std::exception& error) {
+        fail_call(side, error.what());
+        continue;
+      }
+      check(side, pool_[batch[i].input], side.checked[batch[i].input], std::move(bytes));
+      if (!batch[i].timed) continue;
+      side.times_us.push_back(std::max(times_us[i] - session_.empty_us, time_us_min));
+    }
+  }
+
+  // A result is copied aside if a later replay of the batch writes to the same place.
+  std::vector<Replay> replays_of(const std::vector<Waiting>& batch) {
+    std::vector<Replay> replays(batch.size());
+    std::size_t copies = 0;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const PoolEntry& entry = pool_[batch[i].input];
+      Side& side = *batch[i].side;
+      replays[i].recorded = side.recorded.get();
+      replays[i].preparation = {entry.device.get(), x_.get(), entry.input.x.size() * 2,
+                                side.out.get()};
+      const auto rest = batch.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      if (std::none_of(rest, batch.end(), [&](const Waiting& w) { return w.side == &side; })) {
+        continue;
+      }
+      if (copies == copies_.size()) {
+        copies_.push_back(session_.executor.allocate(side.out->size_bytes()));
+      }
+      replays[i].out_copy = copies_[copies++].get();
+    }
+    return replays;
+  }
+
+  // Of several sides in one batch, any may be the one whose call failed.
+  void fail_batch(const std::vector<Waiting>& batch, const std::exception& error) {
+    std::vector<Side*> sides;
+    for (const Waiting& waiting : batch) {
+      if (std::find(sides.begin(), sides.end(), waiting.side) == sides.end()) {
+        sides.push_back(waiting.side);
+      }
+    }
+    std::string why = error.what();
+    if (sides.size() > 1) {
+      why += " (a batch of " + std::to_string(batch.size()) +
+             " replays failed, of contender and baselines; to know whose call it was, judge "
+             "without --queue-replays)";
+    }
+    for (Side* side : sides) fail_call(*side, why);
   }
 
   // The first result on an input is compared with the reference; later ones need no more than the
@@ -167,12 +229,7 @@ class CaseRun {
     for (Side& baseline : baselines_) {
       if (baseline.alive) sides.push_back(&baseline);
     }
-    std::vector<double> times_us(sides.size());
-    for (const std::size_t i : turn_order(sides.size(), index)) {
-      times_us[i] = replay(*sides[i], index);
-    }
-    if (!timed || !all_alive()) return;
-    for (std::size_t i = 0; i < sides.size(); ++i) sides[i]->times_us.push_back(times_us[i]);
+    for (const std::size_t i : turn_order(sides.size(), index)) enqueue(*sides[i], index, timed);
   }
 
   void timed_pairs() {
@@ -196,13 +253,25 @@ class CaseRun {
       result.weight_bytes = session_.contender.weight_bytes(shape_.layer, shape_.m);
       result.kernel = session_.contender.describe(shape_.layer, shape_.m);
     } catch (const std::exception& error) {
-      fail_call(contender_, error);
+      fail_call(contender_, error.what());
     }
   }
 
+  // A batch that failed may have ended within a pair.
+  void drop_incomplete_pairs() {
+    std::size_t pairs = contender_.times_us.size();
+    for (const Side& side : baselines_) {
+      if (side.recorded != nullptr) pairs = std::min(pairs, side.times_us.size());
+    }
+    contender_.times_us.resize(pairs);
+    for (Side& side : baselines_) side.times_us.resize(std::min(pairs, side.times_us.size()));
+  }
+
   CaseResult finish() {
+    drop_incomplete_pairs();
     CaseResult result;
     result.shape = shape_;
+    result.replays_queued = static_cast<int>(batch_max_);
     result.floor_us = floor_us(shape_);
     describe(result);
     if (!contender_.times_us.empty()) {
@@ -231,6 +300,9 @@ class CaseRun {
   std::unique_ptr<Buffer> x_;
   Side contender_;
   std::vector<Side> baselines_;
+  std::size_t batch_max_;
+  std::vector<Waiting> batch_;
+  std::vector<std::unique_ptr<Buffer>> copies_;  // outputs of a batch
 };
 
 }  // namespace
@@ -238,7 +310,9 @@ class CaseRun {
 double Session::ceiling_us(std::size_t bytes) {
   const auto known = ceilings.find(bytes);
   if (known != ceilings.end()) return known->second;
-  return ceilings[bytes] = executor.streaming_read_us(bytes, options.ceiling_repeats);
+  const double time_us =
+      executor.streaming_read_us(bytes, {options.ceiling_repeats, options.replays_queued});
+  return ceilings[bytes] = std::max(time_us - empty_us, 0.0);
 }
 
 std::vector<std::size_t> turn_order(std::size_t sides, int round) {
@@ -249,6 +323,12 @@ std::vector<std::size_t> turn_order(std::size_t sides, int round) {
               order.end());
   if (sides > 2 && number / sides % 2 == 1) std::reverse(order.begin(), order.end());
   return order;
+}
+
+int replays_queued(const RunOptions& options, std::size_t out_bytes) {
+  const std::size_t fit = options.queued_bytes_max / std::max<std::size_t>(out_bytes, 1);
+  const auto asked = static_cast<std::size_t>(std::max(options.replays_queued, 1));
+  return static_cast<int>(std::max<std::size_t>(std::min(asked, fit), 1));
 }
 
 CaseResult run_case(Session& session, const Case& c) { return CaseRun(session, c).run(); }

@@ -29,6 +29,9 @@ struct Session {
 /// sides go first equally often.
 std::vector<std::size_t> turn_order(std::size_t sides, int round);
 
+/// How many replays of a shape whose guarded output takes `out_bytes` are enqueued at a time.
+int replays_queued(const RunOptions& options, std::size_t out_bytes);
+
 CaseResult run_case(Session& session, const Case& c);
 
 }  // namespace slimgemm::judge

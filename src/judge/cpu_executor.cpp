@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
-#include <optional>
 
 namespace slimgemm::judge {
 namespace {
@@ -98,40 +97,35 @@ class CpuExecutor final : public Executor {
     return std::make_unique<CpuRecorded>(call);
   }
 
-  double replay_us(Recorded& recorded, const Preparation& preparation) override {
-    if (preparation.x_source != nullptr && preparation.x != nullptr) {
-      std::memcpy(preparation.x->data(), preparation.x_source->data(), preparation.x_bytes);
-    }
-    if (preparation.out != nullptr) {
-      std::memset(preparation.out->data(), poison_byte, preparation.out->size_bytes());
-    }
-    const auto& call = static_cast<CpuRecorded&>(recorded).call;
-    return timed_cold_us([&] { call(nullptr); });
+  // There is no queue to put a batch into: one replay after the other.
+  std::vector<double> replay_batch_us(std::span<const Replay> batch) override {
+    std::vector<double> times_us;
+    for (const Replay& replay : batch) times_us.push_back(replay_now_us(replay));
+    return times_us;
   }
 
-  double empty_replay_us(int repeats) override {
+  double empty_replay_us(Repeats repeats) override {
     CpuRecorded empty([](void*) {});
-    std::vector<double> times(static_cast<std::size_t>(repeats));
+    std::vector<double> times(static_cast<std::size_t>(repeats.count));
     for (double& time_us : times) time_us = replay_us(empty, {});
     return median(times);
   }
 
-  double streaming_read_us(std::size_t bytes, int repeats) override {
+  double streaming_read_us(std::size_t bytes, Repeats repeats) override {
     const std::size_t words = (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
     if (stream_ == nullptr || stream_->size() < words * sizeof(std::uint64_t)) {
       stream_ = std::make_unique<AlignedBuffer>(words * sizeof(std::uint64_t));
       std::memset(stream_->data(), 1, stream_->size());
     }
-    if (!empty_us_) empty_us_ = empty_replay_us(repeats);
     double best = std::numeric_limits<double>::infinity();
     for (const ReadVariant& variant : read_variants) {
-      std::vector<double> times(static_cast<std::size_t>(repeats));
+      std::vector<double> times(static_cast<std::size_t>(repeats.count));
       for (double& time_us : times) {
         time_us = timed_cold_us([&] { read(stream_->data(), words, variant); });
       }
-      best = std::min(best, median(times) - *empty_us_);
+      best = std::min(best, median(times));
     }
-    return std::max(best, 0.0);
+    return best;
   }
 
   std::vector<double> reference(const Buffer& x, const Buffer& w, DType w_dtype, std::int64_t m,
@@ -149,6 +143,24 @@ class CpuExecutor final : public Executor {
                   fmt::format("{} bytes at offset {} do not lie in a buffer of {} bytes", bytes,
                               offset, buffer.size_bytes()));
     }
+  }
+
+  double replay_now_us(const Replay& replay) {
+    const Preparation& preparation = replay.preparation;
+    if (preparation.x_source != nullptr && preparation.x != nullptr) {
+      std::memcpy(preparation.x->data(), preparation.x_source->data(), preparation.x_bytes);
+    }
+    if (preparation.out != nullptr) {
+      std::memset(preparation.out->data(), poison_byte, preparation.out->size_bytes());
+    }
+    const auto& call = static_cast<CpuRecorded&>(*replay.recorded).call;
+    const double time_us = timed_cold_us([&] { call(nullptr); });
+    if (preparation.out != nullptr && replay.out_copy != nullptr) {
+      const std::size_t bytes = preparation.out->size_bytes();
+      require_range(*replay.out_copy, 0, bytes);
+      std::memcpy(replay.out_copy->data(), preparation.out->data(), bytes);
+    }
+    return time_us;
   }
 
   void read(const std::byte* memory, std::size_t words, const ReadVariant& variant) {
@@ -176,7 +188,6 @@ class CpuExecutor final : public Executor {
   int threads_;
   AlignedBuffer flush_;
   std::unique_ptr<AlignedBuffer> stream_;
-  std::optional<double> empty_us_;
   std::atomic<std::uint64_t> sink_ = 0;
 };
 

@@ -187,7 +187,7 @@ void BestBlasBaseline::choose(const Shape& shape, LtProblem& problem, const void
     GraphExec graph = capture(clock.stream(), [&](cudaStream_t stream) {
       check_blas(enqueue(shape, problem, offered[i].algo, x, out, stream), "cublasLtMatmul");
     });
-    const double time_us = clock.median_us(graph.get(), screening_repeats);
+    const double time_us = clock.median_us(graph.get(), {screening_repeats});
     candidates.push_back({time_us, i, std::move(graph)});
     std::sort(candidates.begin(), candidates.end(),
               [](const Candidate& a, const Candidate& b) { return a.time_us < b.time_us; });
@@ -200,7 +200,7 @@ void BestBlasBaseline::choose(const Shape& shape, LtProblem& problem, const void
                             offered.size(), shape.name, shape.m));
   }
   for (Candidate& candidate : candidates) {
-    candidate.time_us = clock.median_us(candidate.graph.get(), final_repeats);
+    candidate.time_us = clock.median_us(candidate.graph.get(), {final_repeats});
   }
   const auto best = std::min_element(
       candidates.begin(), candidates.end(),

@@ -4,7 +4,6 @@
 #include "judge/cuda_kernels.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace slimgemm::judge {
 namespace {
@@ -29,8 +28,7 @@ ReplayClock::ReplayClock(int device) : device_(device) {
   sm_count_ = attribute(cudaDevAttrMultiProcessorCount, device);
   l2_bytes_ = static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device));
   stream_ = make_stream();
-  begin_ = make_event();
-  end_ = make_event();
+  spans_.resize(1);
   flush_ = DeviceMemory(std::max(4 * l2_bytes_, min_flush_bytes));
   sink_ = DeviceMemory(sizeof(std::uint32_t));
   cuda::check(cudaMemsetAsync(flush_.data(), 1, flush_.size_bytes(), stream()),
@@ -41,18 +39,21 @@ ReplayClock::ReplayClock(int device) : device_(device) {
 
 double ReplayClock::measure_flush_us() {
   flush(2);
-  cuda::check(cudaEventRecord(begin_.get(), stream()), "cudaEventRecord");
+  cuda::check(cudaEventRecord(spans_[0].begin.get(), stream()), "cudaEventRecord");
   flush(1);
-  cuda::check(cudaEventRecord(end_.get(), stream()), "cudaEventRecord");
-  return elapsed_us();
+  cuda::check(cudaEventRecord(spans_[0].end.get(), stream()), "cudaEventRecord");
+  wait();
+  return spans_[0].elapsed_us();
 }
 
-double ReplayClock::elapsed_us() {
-  cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize after a replay");
+double ReplayClock::Span::elapsed_us() const {
   float milliseconds = 0;
-  cuda::check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()),
-              "cudaEventElapsedTime");
+  cuda::check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
   return static_cast<double>(milliseconds) * 1000;
+}
+
+void ReplayClock::wait() const {
+  cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize after a replay");
 }
 
 void ReplayClock::flush(int passes) {
@@ -61,34 +62,55 @@ void ReplayClock::flush(int passes) {
   }
 }
 
-double ReplayClock::replay_us(cudaGraphExec_t graph, const StreamCall& prepare) {
+int ReplayClock::enqueue(std::span<const TimedGraph> batch, int first_flush_passes) {
+  int late = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const Span& span = spans_[i];
+    if (batch[i].before) batch[i].before(stream());
+    flush(i == 0 ? first_flush_passes : 1);
+    cuda::check(cudaEventRecord(span.begin.get(), stream()), "cudaEventRecord");
+    cuda::check(cudaGraphLaunch(batch[i].graph, stream()), "cudaGraphLaunch");
+    cuda::check(cudaEventRecord(span.end.get(), stream()), "cudaEventRecord");
+    if (cudaEventQuery(span.begin.get()) == cudaSuccess) ++late;
+    static_cast<void>(cudaGetLastError());  // cudaErrorNotReady, the answer hoped for
+    if (batch[i].after) batch[i].after(stream());
+  }
+  return late;
+}
+
+std::vector<double> ReplayClock::batch_us(std::span<const TimedGraph> batch) {
+  if (spans_.size() < batch.size()) spans_.resize(batch.size());
   if (std::chrono::steady_clock::now() - last_replay_ > pause_limit) {
     flush(static_cast<int>(work_after_pause_us / std::max(flush_us_, 1.0)));
   }
   const int attempts = flush_us_ > slow_flush_us ? 1 : max_attempts;
   for (int attempt = 1;; ++attempt) {
-    if (prepare) prepare(stream());
     // Each further attempt reads the buffer once more, which gives the host more time to enqueue.
-    flush(attempt);
-    cuda::check(cudaEventRecord(begin_.get(), stream()), "cudaEventRecord");
-    cuda::check(cudaGraphLaunch(graph, stream()), "cudaGraphLaunch");
-    cuda::check(cudaEventRecord(end_.get(), stream()), "cudaEventRecord");
-    const bool late = cudaEventQuery(begin_.get()) == cudaSuccess;
-    static_cast<void>(cudaGetLastError());  // cudaErrorNotReady, the answer hoped for
-    const double time_us = elapsed_us();
+    // The first replay needs it: from each to the next the device falls further behind the host.
+    const int late = enqueue(batch, attempt);
+    wait();
     last_replay_ = std::chrono::steady_clock::now();
-    if (late && attempt < attempts) continue;
-    if (late) ++late_replays_;
-    return time_us;
+    if (late > 0 && attempt < attempts) continue;
+    late_replays_ += late;
+    std::vector<double> times_us;
+    for (std::size_t i = 0; i < batch.size(); ++i) times_us.push_back(spans_[i].elapsed_us());
+    return times_us;
   }
 }
 
-double ReplayClock::median_us(cudaGraphExec_t graph, int repeats, const StreamCall& prepare) {
-  for (int i = 0; i < uncounted_replays; ++i) replay_us(graph, prepare);
+double ReplayClock::median_us(cudaGraphExec_t graph, Repeats repeats) {
+  const auto queued = static_cast<std::size_t>(std::max(repeats.queued, 1));
+  const auto total = static_cast<std::size_t>(uncounted_replays + std::max(repeats.count, 1));
   std::vector<double> times_us;
-  for (int i = 0; i < std::max(repeats, 1); ++i) times_us.push_back(replay_us(graph, prepare));
-  const auto middle = times_us.begin() + static_cast<std::ptrdiff_t>(times_us.size() / 2);
-  std::nth_element(times_us.begin(), middle, times_us.end());
+  while (times_us.size() < total) {
+    const std::vector<TimedGraph> batch(std::min(queued, total - times_us.size()),
+                                        TimedGraph{graph, {}, {}});
+    const std::vector<double> some_us = batch_us(batch);
+    times_us.insert(times_us.end(), some_us.begin(), some_us.end());
+  }
+  const auto first = times_us.begin() + uncounted_replays;
+  const auto middle = first + (times_us.end() - first) / 2;
+  std::nth_element(first, middle, times_us.end());
   return *middle;
 }
 

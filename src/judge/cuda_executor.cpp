@@ -15,7 +15,6 @@ namespace {
 // A replay takes about 0.1 ms here, so that medians of many cost next to nothing.
 constexpr int screening_repeats = 9;
 constexpr int min_stream_repeats = 31;
-constexpr int empty_graph_repeats = 51;
 
 class CudaBuffer final : public Buffer {
  public:
@@ -85,6 +84,48 @@ int require_device(int device) {
   return device;
 }
 
+void copy_on_device(void* to, const void* from, std::size_t bytes, const char* what,
+                    cudaStream_t stream) {
+  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
+              std::string("cudaMemcpyAsync of ") + what);
+}
+
+void prepare(const Preparation& preparation, cudaStream_t stream) {
+  if (preparation.x != nullptr && preparation.x_source != nullptr) {
+    copy_on_device(preparation.x->data(), preparation.x_source->data(), preparation.x_bytes, "x",
+                   stream);
+  }
+  if (preparation.out != nullptr) {
+    cuda::check(cudaMemsetAsync(preparation.out->data(), poison_byte, preparation.out->size_bytes(),
+                                stream),
+                "cudaMemsetAsync of out");
+  }
+}
+
+/// Valid as long as `replay`.
+TimedGraph timed_graph(const Replay& replay) {
+  const auto* graph = dynamic_cast<const RecordedGraph*>(replay.recorded);
+  if (graph == nullptr) {
+    throw Error(ErrorCode::invalid_argument, "a replay: not a call that this executor recorded");
+  }
+  const Preparation& preparation = replay.preparation;
+  if (preparation.x != nullptr && preparation.x_source != nullptr) {
+    check_fits("x", preparation.x_bytes, *preparation.x);
+    check_fits("x", preparation.x_bytes, *preparation.x_source);
+  }
+  TimedGraph timed;
+  timed.graph = graph->graph();
+  timed.before = [&preparation](cudaStream_t stream) { prepare(preparation, stream); };
+  if (preparation.out != nullptr && replay.out_copy != nullptr) {
+    check_fits("the copy of out", preparation.out->size_bytes(), *replay.out_copy);
+    timed.after = [&replay](cudaStream_t stream) {
+      const Buffer& out = *replay.preparation.out;
+      copy_on_device(replay.out_copy->data(), out.data(), out.size_bytes(), "out", stream);
+    };
+  }
+  return timed;
+}
+
 class CudaExecutor final : public Executor {
  public:
   explicit CudaExecutor(int device) : clock_(require_device(device)) {}
@@ -100,9 +141,9 @@ class CudaExecutor final : public Executor {
   void upload(Buffer& to, const void* from, std::size_t bytes) override;
   void download(void* to, const Buffer& from, std::size_t offset, std::size_t bytes) override;
   std::unique_ptr<Recorded> record(const std::function<void(void* stream)>& call) override;
-  double replay_us(Recorded& recorded, const Preparation& preparation) override;
-  double empty_replay_us(int repeats) override;
-  double streaming_read_us(std::size_t bytes, int repeats) override;
+  std::vector<double> replay_batch_us(std::span<const Replay> batch) override;
+  double empty_replay_us(Repeats repeats) override;
+  double streaming_read_us(std::size_t bytes, Repeats repeats) override;
   std::vector<double> reference(const Buffer& x, const Buffer& w, DType w_dtype, std::int64_t m,
                                 std::int64_t n, std::int64_t k) override;
 
@@ -116,9 +157,8 @@ class CudaExecutor final : public Executor {
 
   ReplayClock clock_;
   GraphExec empty_graph_;
-  double empty_us_ = 0;  // for the streaming reads; 0: not measured yet
   DeviceMemory stream_data_;
-  std::map<std::size_t, double> streaming_us_;
+  std::map<std::pair<std::size_t, int>, double> streaming_us_;  // by bytes and replays queued
 };
 
 std::vector<std::pair<std::string, std::string>> CudaExecutor::describe() const {
@@ -175,32 +215,14 @@ std::unique_ptr<Recorded> CudaExecutor::record(const std::function<void(void* st
       capture(clock_.stream(), [&](cudaStream_t stream) { call(stream); }));
 }
 
-double CudaExecutor::replay_us(Recorded& recorded, const Preparation& preparation) {
-  auto* graph = dynamic_cast<RecordedGraph*>(&recorded);
-  if (graph == nullptr) {
-    throw Error(ErrorCode::invalid_argument, "replay_us: not a call that this executor recorded");
-  }
-  const bool copies_x = preparation.x != nullptr && preparation.x_source != nullptr;
-  if (copies_x) {
-    check_fits("x", preparation.x_bytes, *preparation.x);
-    check_fits("x", preparation.x_bytes, *preparation.x_source);
-  }
+std::vector<double> CudaExecutor::replay_batch_us(std::span<const Replay> batch) {
+  std::vector<TimedGraph> graphs;
+  for (const Replay& replay : batch) graphs.push_back(timed_graph(replay));
   activate();
-  return clock_.replay_us(graph->graph(), [&](cudaStream_t stream) {
-    if (copies_x) {
-      cuda::check(cudaMemcpyAsync(preparation.x->data(), preparation.x_source->data(),
-                                  preparation.x_bytes, cudaMemcpyDeviceToDevice, stream),
-                  "cudaMemcpyAsync of x");
-    }
-    if (preparation.out != nullptr) {
-      cuda::check(cudaMemsetAsync(preparation.out->data(), poison_byte,
-                                  preparation.out->size_bytes(), stream),
-                  "cudaMemsetAsync of out");
-    }
-  });
+  return clock_.batch_us(graphs);
 }
 
-double CudaExecutor::empty_replay_us(int repeats) {
+double CudaExecutor::empty_replay_us(Repeats repeats) {
   activate();
   if (!empty_graph_) empty_graph_ = capture(clock_.stream(), launch_empty);
   return clock_.median_us(empty_graph_.get(), repeats);
@@ -216,11 +238,12 @@ GraphExec CudaExecutor::record_stream_read(int variant, std::size_t bytes) {
   return capture(clock_.stream(), read);
 }
 
-double CudaExecutor::streaming_read_us(std::size_t bytes, int repeats) {
+double CudaExecutor::streaming_read_us(std::size_t bytes, Repeats repeats) {
   constexpr std::size_t vector_bytes = 16;
   const std::size_t read_bytes =
       std::max((bytes + vector_bytes - 1) / vector_bytes * vector_bytes, vector_bytes);
-  if (const auto known = streaming_us_.find(read_bytes); known != streaming_us_.end()) {
+  const std::pair key{read_bytes, repeats.queued};
+  if (const auto known = streaming_us_.find(key); known != streaming_us_.end()) {
     return known->second;
   }
   activate();
@@ -231,22 +254,19 @@ double CudaExecutor::streaming_read_us(std::size_t bytes, int repeats) {
                      clock_.stream());
     synchronise("filling the buffer of the streaming reads");
   }
-  if (empty_us_ == 0) empty_us_ = empty_replay_us(empty_graph_repeats);
 
   GraphExec fastest;
   double fastest_us = 0;
   for (int variant = 0; variant < stream_read_variants(); ++variant) {
     GraphExec graph = record_stream_read(variant, read_bytes);
-    const double time_us = clock_.median_us(graph.get(), screening_repeats);
+    const double time_us = clock_.median_us(graph.get(), {screening_repeats, repeats.queued});
     if (!fastest || time_us < fastest_us) {
       fastest = std::move(graph);
       fastest_us = time_us;
     }
   }
-  const double result_us = std::max(
-      clock_.median_us(fastest.get(), std::max(repeats, min_stream_repeats)) - empty_us_, 0.0);
-  streaming_us_[read_bytes] = result_us;
-  return result_us;
+  const Repeats final_repeats{std::max(repeats.count, min_stream_repeats), repeats.queued};
+  return streaming_us_[key] = clock_.median_us(fastest.get(), final_repeats);
 }
 
 std::vector<double> CudaExecutor::reference(const Buffer& x, const Buffer& w, DType w_dtype,

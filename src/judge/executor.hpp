@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,21 @@ struct Preparation {
   Buffer* out = nullptr;  ///< filled with poison_byte, its guard zones included
 };
 
+/// One timed replay of a batch.
+struct Replay {
+  Recorded* recorded = nullptr;
+  Preparation preparation;
+  /// Receives preparation.out after the replay, outside the timed span and before the caches are
+  /// emptied for the next one. Null: nobody needs it, as `out` still holds it after the batch.
+  Buffer* out_copy = nullptr;
+};
+
+/// How many replays a measurement takes, and how many of them are enqueued before the host waits.
+struct Repeats {
+  int count = 1;
+  int queued = 1;  ///< 1: it waits after each
+};
+
 /// Poison: every element that is not written reads as NaN (BF16 0xFFFF, FP32 0xFFFFFFFF).
 inline constexpr unsigned char poison_byte = 0xFF;
 
@@ -59,15 +75,22 @@ class Executor {
   /// broke the capture.
   virtual std::unique_ptr<Recorded> record(const std::function<void(void* stream)>& call) = 0;
 
-  /// Prepares, reads a buffer of at least 4x the last-level cache, replays once and returns the
-  /// device time of the replay in microseconds, the cost of an empty replay not yet subtracted.
-  virtual double replay_us(Recorded& recorded, const Preparation& preparation) = 0;
+  /// For each replay in turn: prepares, reads a buffer of at least 4x the last-level cache, replays
+  /// once and copies `out` aside. A device is handed the whole batch and then waited for once.
+  /// Returns the device times of the replays in microseconds, the cost of an empty replay not yet
+  /// subtracted. What a call did wrong is thrown, and then the batch has no times.
+  virtual std::vector<double> replay_batch_us(std::span<const Replay> batch) = 0;
+  /// A batch of one.
+  double replay_us(Recorded& recorded, const Preparation& preparation) {
+    const Replay replay{&recorded, preparation, nullptr};
+    return replay_batch_us({&replay, 1}).front();
+  }
   /// The fixed cost of a replay in microseconds: median over replays of a graph with one empty
-  /// kernel (CPU: of an empty function), measured as replay_us measures.
-  virtual double empty_replay_us(int repeats) = 0;
-  /// Best plain streaming read of so many bytes, cold cache, timed in the same way, empty replay
-  /// subtracted: the median of the fastest of several read kernels.
-  virtual double streaming_read_us(std::size_t bytes, int repeats) = 0;
+  /// kernel (CPU: of an empty function), measured as replay_batch_us measures.
+  virtual double empty_replay_us(Repeats repeats) = 0;
+  /// Best plain streaming read of so many bytes, cold cache, timed in the same way, the cost of an
+  /// empty replay not yet subtracted: the median of the fastest of several read kernels.
+  virtual double streaming_read_us(std::size_t bytes, Repeats repeats) = 0;
 
   /// FP64 reference: ref[i * n + j] = sum over k of x[i, k] * w[j, k], w the first n rows of a
   /// matrix given as the executor's buffer. x: m x k BF16. Returns m * n doubles on the host.

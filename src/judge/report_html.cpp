@@ -244,6 +244,7 @@ std::string facts_section(const RunResult& result, const ReportFacts& facts) {
   add("seed", std::to_string(facts.seed));
   add("prepare", fmt::format("{:.2f} s", result.contender.prepare_s.value_or(0)));
   add("empty replay", fmt::format("{:.2f} us, subtracted", result.empty_us));
+  add("replays queued", std::to_string(result.replays_queued));
   for (const auto& [key, value] : facts.device) add(key, value);
   return "<h2>Run</h2>\n<table class=\"facts\"><tbody>" + rows + "</tbody></table>\n";
 }

@@ -94,6 +94,7 @@ Json shape_json(const RunResult& result, const CaseResult& c) {
           {"ceiling_us", optional(c.ceiling_us)},
           {"weight_bytes", c.weight_bytes},
           {"kernel", c.kernel},
+          {"replays_queued", c.replays_queued},
           {"limits",
            {{"l2", l2_limit(c.shape.dtype)},
             {"row", row_limit_factor * l2_limit(c.shape.dtype)},
@@ -176,11 +177,17 @@ Json summary_json(const RunResult& result) {
 Json facts_json(const RunResult& result, const ReportFacts& facts) {
   Json device = Json::object();
   for (const auto& [key, value] : facts.device) device[key] = value;
-  return {{"schema", "slimgemm-judge-1"}, {"command_line", facts.command_line},
-          {"version", facts.version},     {"commit", facts.commit},
-          {"date", facts.date},           {"seed", facts.seed},
-          {"weights", result.weights},    {"device_kind", facts.is_cuda ? "cuda" : "cpu"},
-          {"device", std::move(device)},  {"empty_replay_us", result.empty_us},
+  return {{"schema", "slimgemm-judge-1"},
+          {"command_line", facts.command_line},
+          {"version", facts.version},
+          {"commit", facts.commit},
+          {"date", facts.date},
+          {"seed", facts.seed},
+          {"weights", result.weights},
+          {"device_kind", facts.is_cuda ? "cuda" : "cpu"},
+          {"device", std::move(device)},
+          {"empty_replay_us", result.empty_us},
+          {"replays_queued", result.replays_queued},
           {"elapsed_s", result.elapsed_s}};
 }
 

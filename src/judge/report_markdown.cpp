@@ -81,11 +81,10 @@ std::string markdown_report(const RunResult& result, const ReportFacts& facts) {
   }
   std::string text = fmt::format(
       "`{}`, version {} ({}), {}, {}. Verdict: {}; {} shapes checked. Times are medians of "
-      "replays, "
-      "all sides measured side by side in one run; the ceiling is a plain read of the bytes that "
-      "ours must read.\n\n",
+      "replays, all sides measured side by side in one run (replays queued: {}); the ceiling is a "
+      "plain read of the bytes that ours must read.\n\n",
       facts.command_line, facts.version, facts.commit, device, facts.date, name(verdict(result)),
-      result.cases.size());
+      result.cases.size(), result.replays_queued);
   text += shapes_table(result);
   if (!result.loads.empty()) text += '\n' + loads_table(result);
   const std::string reason = no_score_reason(result);

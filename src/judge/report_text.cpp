@@ -137,6 +137,11 @@ std::string notes(const RunResult& result) {
       text += fmt::format("note: {} m={}: replays on the same x differ in some bits\n",
                           c.shape.name, c.shape.m);
     }
+    if (c.contender.time && c.replays_queued < result.replays_queued) {
+      text += fmt::format(
+          "note: {} m={}: replays queued: {}; the outputs of more would take too much memory\n",
+          c.shape.name, c.shape.m, c.replays_queued);
+    }
   }
   if (few_pairs > 0) {
     text += fmt::format(
@@ -182,10 +187,11 @@ std::string conclusion(const RunResult& result) {
 std::string text_report(const RunResult& result, const ReportFacts& facts) {
   std::string text = fmt::format(
       "slimgemm judge {} ({})\ndevice: {}\ncontender: {}, prepared in {:.2f} s; baseline: {}\n"
-      "weights: {}; inputs from seed {}; empty replay {:.2f} us, subtracted\n\n",
+      "weights: {}; inputs from seed {}; empty replay {:.2f} us, subtracted; replays queued: "
+      "{}\n\n",
       facts.version, facts.commit, fact(facts.device, "device"), result.contender.name,
       result.contender.prepare_s.value_or(0), baseline_names(result, "none"), result.weights,
-      facts.seed, result.empty_us);
+      facts.seed, result.empty_us, result.replays_queued);
   if (!result.cases.empty()) text += shapes_table(result, facts.is_cuda) + '\n';
   if (!result.loads.empty()) text += loads_table(result, facts.is_cuda) + '\n';
   if (shows_sizes(result)) text += shapes_summary_text(result, "", "  ") + '\n';

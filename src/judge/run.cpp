@@ -145,7 +145,9 @@ void judge_problem(Executor& executor, Contender& contender, std::vector<Contend
     }
   }
   if (!can_run) return;
-  if (result.empty_us == 0) result.empty_us = executor.empty_replay_us(options.empty_repeats);
+  if (result.empty_us == 0) {
+    result.empty_us = executor.empty_replay_us({options.empty_repeats, options.replays_queued});
+  }
   session.empty_us = result.empty_us;
   run_cases(session, result);
 }
@@ -272,6 +274,7 @@ RunResult run_judge(Executor& executor, Contender& contender,
   RunResult result;
   result.shape_file = options.problem.shape_file;
   result.layers = options.problem.layers;
+  result.replays_queued = options.replays_queued;
   result.weights = weights.origin;
   judge_problem(executor, contender, baselines, weights, options, result);
   report_progress(options, "done", 1);
@@ -286,6 +289,7 @@ RunResult run_layer_by_layer(Executor& executor, const MakeContestants& make,
   RunResult result;
   result.shape_file = options.problem.shape_file;
   result.layers = options.problem.layers;
+  result.replays_queued = options.replays_queued;
   result.weights = generated_origin(options.seed) + ", layer by layer";
   const double total = total_work(options.problem);
   double done = 0;

@@ -10,6 +10,7 @@
 #include "judge/statistics.hpp"
 #include "judge/verdict.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,11 @@ struct RunOptions {
   int warmup_replays = 0;  ///< untimed replays of all sides before the pairs; checked like all
   int ceiling_repeats = 3;
   int empty_repeats = 21;
+  /// Replays that are enqueued before the host waits; 1: it waits after each. All sides' replays
+  /// count. A batch that has begun is finished, also over case_budget_s.
+  int replays_queued = 1;
+  /// What the outputs of a batch may take on the device; shapes with a larger output queue less.
+  std::size_t queued_bytes_max = std::size_t{1} << 30;
   double prepare_limit_s = 300;
   /// Called with what is being done and the share of the work that is done.
   std::function<void(const std::string& stage, double done)> progress;
@@ -62,6 +68,7 @@ struct CaseResult {
   std::optional<double> ceiling_us;  ///< streaming read of weight_bytes, x and out
   std::int64_t weight_bytes = 0;     ///< as the contender says
   std::string kernel;                ///< as the contender says
+  int replays_queued = 1;            ///< at most as many as RunOptions::replays_queued
   SideResult contender;
   std::vector<std::optional<BaselineResult>> baselines;  ///< as in the run; absent: not run
 
@@ -101,6 +108,7 @@ struct RunResult {
   std::vector<Participant> baselines;  ///< the first is the one of the score
   std::string weights;                 ///< their origin
   double empty_us = 0;
+  int replays_queued = 1;
   double elapsed_s = 0;
   std::vector<CaseResult> cases;
   std::vector<LoadResult> loads;

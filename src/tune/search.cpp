@@ -42,7 +42,7 @@ class ShapeSearch {
     ShapeResult result;
     result.problem = problem_;
     result.model_choice = plan::plan_by_model(problem_, matrix_.gpu()).instance;
-    result.empty_us = empty_us_ = executor_.empty_replay_us(options_.empty_repeats);
+    result.empty_us = empty_us_ = executor_.empty_replay_us({options_.empty_repeats});
     enter_all();
     run_rounds(options_.screening_rounds, [](const Runner&) { return true; });
     choose_finalists(result.model_choice);

@@ -110,7 +110,7 @@ TEST_F(JudgeOnGpu, DescribesTheMachine) {
 }
 
 TEST_F(JudgeOnGpu, EmptyReplayTakesMicroseconds) {
-  const double empty_us = executor_->empty_replay_us(51);
+  const double empty_us = executor_->empty_replay_us({51});
   EXPECT_GT(empty_us, 1);
   EXPECT_LT(empty_us, 20);
 }
@@ -119,16 +119,16 @@ TEST_F(JudgeOnGpu, StreamingReadIsColdAndFast) {
   if (!on_h200()) GTEST_SKIP() << "the bounds are those of an H200";
   constexpr double datasheet_bytes_per_us = 4.8e6;
   for (const std::size_t bytes : {std::size_t{8'388'608}, std::size_t{50'331'648}}) {
-    const double time_us = executor_->streaming_read_us(bytes, 31);
+    const double time_us = executor_->streaming_read_us(bytes, {31});
     EXPECT_GT(time_us, static_cast<double>(bytes) / datasheet_bytes_per_us) << bytes;
     EXPECT_LT(time_us, static_cast<double>(bytes) / 1e6) << bytes;
-    EXPECT_EQ(executor_->streaming_read_us(bytes, 31), time_us) << "not remembered";
+    EXPECT_EQ(executor_->streaming_read_us(bytes, {31}), time_us) << "not remembered";
   }
 }
 
 TEST_F(JudgeOnGpu, StreamingReadTakesAnySize) {
   for (const std::size_t bytes : {0, 1, 16, 4'098, 1'000'001}) {
-    EXPECT_GE(executor_->streaming_read_us(bytes, 3), 0) << bytes;
+    EXPECT_GE(executor_->streaming_read_us(bytes, {3}), 0) << bytes;
   }
 }
 

@@ -32,8 +32,10 @@ RunResult full_result() {
   result.baselines = {{"theirs", 0.5, {}}};
   result.weights = "generated";
   result.empty_us = 4.25;
+  result.replays_queued = 12;
   for (const Case& c : all_cases()) {
     CaseResult entry{};
+    entry.replays_queued = 12;
     entry.shape = resolve(c);
     entry.floor_us = floor_us(c);
     entry.weight_bytes = 1000;
@@ -144,6 +146,19 @@ TEST(TextReport, HasAllFigures) {
   EXPECT_EQ(rows, 39);
 }
 
+TEST(TextReport, SaysHowManyReplaysWereQueued) {
+  RunResult result = full_result();
+  const std::string all = text_report(result, some_facts());
+  EXPECT_TRUE(contains(all, "; empty replay 4.25 us, subtracted; replays queued: 12\n"));
+  EXPECT_FALSE(contains(all, "note:")) << all;
+  EXPECT_TRUE(contains(markdown_report(result, some_facts()), "(replays queued: 12)"));
+  result.cases[3].replays_queued = 5;
+  result.cases[38].replays_queued = 1;
+  const std::string less = text_report(result, some_facts());
+  EXPECT_TRUE(contains(less, "note: unpooler m=1: replays queued: 5; the outputs of more would"));
+  EXPECT_FALSE(contains(less, "note: unpooler m=1000")) << "it has no time";
+}
+
 TEST(TextReport, ShowsTheH200FloorOnAGpuOnly) {
   EXPECT_TRUE(contains(text_report(full_result(), some_facts(true)), "floor"));
   EXPECT_FALSE(contains(text_report(full_result(), some_facts(false)), "floor"));
@@ -168,10 +183,12 @@ TEST(JsonReport, FollowsItsSchema) {
   EXPECT_EQ(json["device"]["device"], "Some GPU");
   EXPECT_EQ(json["device_kind"], "cuda");
   EXPECT_EQ(json["seed"], 7);
+  EXPECT_EQ(json["replays_queued"], 12);
   EXPECT_EQ(json["shapes"].size(), 39U);
   const auto& shape = json["shapes"][3];
   EXPECT_EQ(shape["layer"], "unpooler");
   EXPECT_EQ(shape["n"], 1024);
+  EXPECT_EQ(shape["replays_queued"], 12);
   EXPECT_EQ(shape["contender"]["median_us"], 10.0);
   EXPECT_EQ(shape["baseline"]["median_us"], 15.0);
   EXPECT_EQ(shape["speedup"]["low"], 1.4);
@@ -225,6 +242,7 @@ TEST(HtmlReport, IsOnePageWithChartsAndTheJson) {
   EXPECT_TRUE(contains(html, "a &lt;b&gt; &amp; &quot;c&quot;"));
   EXPECT_FALSE(contains(html, "<b>"));
   EXPECT_FALSE(contains(html, "http")) << "nothing from outside";
+  EXPECT_TRUE(contains(html, "<td>replays queued</td><td>12</td>"));
   const std::string open = "<script type=\"application/json\" id=\"result\">";
   const auto begin = html.find(open) + open.size();
   const auto end = html.find("</script>", begin);

@@ -71,15 +71,19 @@ class FakeExecutor final : public judge::Executor {
     log_->recorded.push_back(log_->launched);
     return std::make_unique<FakeRecorded>(log_->launched);
   }
-  double replay_us(judge::Recorded& recorded, const judge::Preparation& preparation) override {
-    const std::string& instance = dynamic_cast<FakeRecorded&>(recorded).instance;
-    log_->replayed.push_back(instance);
-    log_->preparations.push_back(preparation);
-    log_->out_bytes.push_back(preparation.out == nullptr ? 0 : preparation.out->size_bytes());
-    return fake_empty_us + time_(instance);
+  std::vector<double> replay_batch_us(std::span<const judge::Replay> batch) override {
+    std::vector<double> times_us;
+    for (const auto& [recorded, preparation, out_copy] : batch) {
+      const std::string& instance = dynamic_cast<FakeRecorded&>(*recorded).instance;
+      log_->replayed.push_back(instance);
+      log_->preparations.push_back(preparation);
+      log_->out_bytes.push_back(preparation.out == nullptr ? 0 : preparation.out->size_bytes());
+      times_us.push_back(fake_empty_us + time_(instance));
+    }
+    return times_us;
   }
-  double empty_replay_us(int) override { return fake_empty_us; }
-  double streaming_read_us(std::size_t, int) override { return 0; }
+  double empty_replay_us(judge::Repeats) override { return fake_empty_us; }
+  double streaming_read_us(std::size_t, judge::Repeats) override { return 0; }
   std::vector<double> reference(const judge::Buffer&, const judge::Buffer&, DType, std::int64_t,
                                 std::int64_t, std::int64_t) override {
     return {};

@@ -21,6 +21,7 @@ namespace {
 using namespace slimgemm::judge;
 
 constexpr int repeats_max = 100'000;
+constexpr int queue_replays_max = 1000;
 constexpr int threads_max = 1024;
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -117,6 +118,12 @@ void add_options(CLI::App& command, JudgeArguments& arguments) {
       .add_option("--repeats", arguments.repeats,
                   "timed pairs of a scored shape (default: as time allows)")
       ->check(CLI::Range(1, repeats_max));
+  command
+      .add_option("--queue-replays", arguments.queue_replays,
+                  "replays that a GPU is handed before the judge waits for them; 1: it waits after "
+                  "each. Times of runs with different values are not comparable")
+      ->check(CLI::Range(1, queue_replays_max))
+      ->capture_default_str();
   command.add_option("--json", arguments.json, "write the result as JSON");
   command.add_option("--html", arguments.html, "write the result as a page with charts");
   command.add_option("--markdown", arguments.markdown, "write the table of the shapes as markdown");

@@ -143,6 +143,12 @@ std::string problem_text(const Problem& problem) {
 std::unique_ptr<Executor> choose_executor(const JudgeArguments& arguments) {
   const bool cuda =
       arguments.device == "cuda" || (arguments.device == "auto" && cuda_device_count() > 0);
+  if (!cuda && arguments.queue_replays != 1) {
+    refuse(
+        fmt::format("--queue-replays {} needs a GPU (--device cuda): on the CPU a replay is a "
+                    "call, and there is nothing to queue",
+                    arguments.queue_replays));
+  }
   if (!cuda) return make_cpu_executor(arguments.threads);
   if (arguments.threads != 0) refuse("--threads is for --device cpu");
   return make_cuda_executor(0);
@@ -196,6 +202,7 @@ RunOptions run_options(const JudgeArguments& arguments, Problem problem, bool is
   options.seed = arguments.seed;
   options.threads = arguments.threads;
   options.repeats = arguments.repeats;
+  options.replays_queued = arguments.queue_replays;
   if (is_cuda) {
     options.pairs_max = cuda_pairs_max;
     options.case_budget_s = cuda_case_budget_s;

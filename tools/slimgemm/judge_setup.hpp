@@ -23,6 +23,7 @@ struct JudgeArguments {
   std::vector<std::string> layers;
   bool list = false;
   int repeats = 0;
+  int queue_replays = 1;
   std::uint64_t seed = 1;
   std::string weights;
   std::string json;
