@@ -48,7 +48,7 @@ class Linear {
   /// m: 0 to 2^31 - 1; 0 does nothing.
   /// stream: a cudaStream_t (CUDA) or nullptr; the CPU backend returns when `out` is complete.
   /// Errors: invalid_argument naming the value; unsupported if a GPU launch can't take so many
-  /// tokens (from 4,194,241 on); device_error if the launch failed.
+  /// tokens (from 2,097,121 on); device_error if the launch failed.
   void run(const std::uint16_t* x, std::int64_t m, void* out, void* stream = nullptr,
            std::int64_t x_row_stride = 0) const;
 

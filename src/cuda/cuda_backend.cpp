@@ -128,12 +128,7 @@ std::int64_t CudaBackend::weight_bytes(std::int64_t rows) const {
 }
 
 plan::Problem CudaBackend::problem(std::int64_t rows, std::int64_t m, bool x_aligned) const {
-  return {.rows = rows,
-          .k = k,
-          .m = m,
-          .encoding = encoding_,
-          .x_aligned = x_aligned,
-          .tile_kernels_allowed = x_aligned && k % format::tile_k == 0};
+  return {.rows = rows, .k = k, .m = m, .encoding = encoding_, .x_aligned = x_aligned};
 }
 
 void CudaBackend::run(const RunArgs& args) const {

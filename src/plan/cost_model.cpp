@@ -11,11 +11,38 @@ namespace {
 
 constexpr std::int64_t max_grid_y = 65535;  // token blocks of a launch
 
-constexpr double hbm_bytes_us = 4.4e6;        // streaming read
-constexpr double sm_ingress_bytes_us = 95e3;  // one SM, 57 bytes a clock
-constexpr double load_latency_us = 1.3;       // of HBM, loaded
-constexpr double sm_mma_flops_us = 1.7e6;     // mma.sync with decoding and ldmatrix around it
-constexpr double tile_clock_mhz = 1620;       // under tensor load
+// Fitted to every instance on 255 shapes (results/h200/tune*.json).
+namespace fit {
+constexpr double hbm_bytes_us = 4.543e6;  // streaming read
+constexpr double l2_bytes_us = 10.2e6;    // what all SMs take in, weights and x
+// Stream kernels.
+constexpr double load_latency_us = 0.69;
+constexpr double useful_bytes_in_flight = 416e3;
+constexpr double sm_bytes_us = 461e3;
+constexpr double sm_units_us = 2444;  // k tile times row tile times token tile times term
+constexpr double step_us = 0.16;      // of a warp, and for each of its units and row tiles
+constexpr double step_unit_us = 0.025;
+constexpr double step_row_tile_us = 0.045;
+constexpr double step_any_x_us = 0.5;  // for each token tile that is copied element by element
+constexpr double start_us = 2.04;
+constexpr double warp_sum_us = 0.0093;  // for each warp of an SM, and for each unit that it adds
+constexpr double unit_sum_us = 0.0098;
+constexpr double cluster_us = 0.71;
+constexpr double wave_us = 0.195;
+constexpr double cluster_wave_us = 1.49;
+constexpr double token_block_us = 0.38;
+constexpr double sharpness = 4;  // of two limits that are close to each other
+// Tile kernels.
+constexpr double tile_sm_bytes_us = 68.8e3;
+constexpr double tile_clock_mhz = 1620;
+constexpr double tile_step_us = 0.0365;  // least time of a k tile
+constexpr double two_row_blocks = 1.25;  // get into each other's way
+constexpr double tile_cluster_us = 0.485;
+constexpr double tile_start_us = 2.9;
+constexpr double tile_wave_us = 2.5;
+constexpr double tile_sharpness = 3;
+constexpr double out_bytes_us = 5e6;
+}  // namespace fit
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -25,18 +52,21 @@ struct CtaShape {
   int tokens;
   int cluster;
   int smem_bytes;
-  int min_ctas;
+  int threads;
+  int most_per_sm;  // registers permitting
 };
 
 CtaShape cta_shape(const Instance& instance, const Problem& problem) {
   if (instance.family == Family::stream) {
     const StreamConfig& c = instance.stream();
     const int x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
-    return {cta_row_tiles(c) * 16, cta_tokens(c), c.cluster, stream_layout(c, x_rows).total,
-            c.min_ctas};
+    // Kernels for few tokens need fewer registers than min_ctas allows them.
+    const int most = c.token_tiles < 4 ? 2 * c.min_ctas : c.min_ctas;
+    return {c.row_tiles * format::tile_rows, cta_tokens(c),  c.cluster,
+            stream_layout(c, x_rows).total,  cta_threads(c), most};
   }
   const TileConfig& c = instance.tile();
-  return {c.row_blocks * 64, c.tokens, c.cluster, tile_layout(c).total, 1};
+  return {c.row_blocks * 64, c.tokens, c.cluster, tile_layout(c).total, cta_threads(c), 1};
 }
 
 /// CTAs that the busiest SM works through.
@@ -46,58 +76,76 @@ double ctas_on_busiest_sm(const Occupancy& o, const GpuFacts& gpu) {
 }
 
 /// Two limits that are close to each other are worse than either alone.
-double both(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
+double both(double a, double b, double sharpness) {
+  return std::pow(std::pow(a, sharpness) + std::pow(b, sharpness), 1 / sharpness);
+}
 
-double weight_read_us(const Problem& problem, Encoding encoding) {
+double weight_read_us(const Problem& problem) {
   const std::int64_t tiles =
       ceil_div(problem.rows, format::tile_rows) * ceil_div(problem.k, format::tile_k);
-  return static_cast<double>(tiles) * tile_bytes(encoding) / hbm_bytes_us;
+  return static_cast<double>(tiles) * tile_bytes(problem.encoding) / fit::hbm_bytes_us;
 }
 
 double estimate_stream_us(const StreamConfig& c, const Problem& problem, const GpuFacts& gpu,
                           const Occupancy& o) {
   const double tile = tile_bytes(c.encoding);
-  const auto cta_k_tiles =
-      static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
-  const double cta_weights = cta_row_tiles(c) * cta_k_tiles * tile;
-  const double x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
-  const double cta_x = x_rows * cta_k_tiles * 128;
+  const double terms = c.encoding == Encoding::raw32 ? 3 : 1;
+  const std::int64_t k_tiles = ceil_div(ceil_div(problem.k, format::tile_k), c.cluster);
+  const auto cta_k_tiles = static_cast<double>(k_tiles);
+  const double cta_weights = c.row_tiles * cta_k_tiles * tile;
+  const auto x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
+  const double cta_x = x_rows * cta_k_tiles * format::tile_k * 2;
 
-  // The busiest SM: what its loads in flight bring, what its wire takes in, and its tensor cores.
+  // The busiest SM: what its loads in flight bring, what its wire takes in, its tensor cores, and
+  // the steps that a warp takes one after the other. And L2, for all SMs.
   const double busiest = ctas_on_busiest_sm(o, gpu);
   const auto together =
       static_cast<double>(std::min(ceil_div(o.ctas, gpu.sm_count), o.ctas_per_sm));
-  const double in_flight = together * consumer_warps(c) * c.stages * c.row_tiles * tile;
-  const double loads_us = busiest * cta_weights * load_latency_us / in_flight;
-  const double ingress_us = busiest * (cta_weights + cta_x) / sm_ingress_bytes_us;
-  const double terms = c.encoding == Encoding::raw32 ? 3 : 1;
-  const double math_us = busiest * terms * 2.0 * cta_row_tiles(c) * format::tile_rows *
-                         cta_tokens(c) * cta_k_tiles * format::tile_k / sm_mma_flops_us;
-  const double sm_us = std::max({loads_us, ingress_us, math_us});
-  // Start, reduction over the warps, cluster exchange, further waves and passes over the weights.
-  const double fixed_us = 1.2 + 0.05 * consumer_warps(c) * together + 0.2 * c.token_tiles +
-                          (c.cluster > 1 ? 0.7 : 0.0) +
-                          (c.cluster > 1 ? 2.5 : 0.5) * static_cast<double>(o.waves - 1) +
-                          0.6 * static_cast<double>(o.token_blocks - 1);
-  return both(sm_us, weight_read_us(problem, c.encoding)) + fixed_us;
+  const double in_flight =
+      std::min(together * c.k_warps * c.stages * c.row_tiles * tile, fit::useful_bytes_in_flight);
+  const double loads_us = busiest * cta_weights * fit::load_latency_us / in_flight;
+  const double ingress_us = busiest * (cta_weights + cta_x) / fit::sm_bytes_us;
+  const double math_us = busiest * terms * units(c) * cta_k_tiles / fit::sm_units_us;
+  const double any_x_us = c.x_access == XAccess::any ? fit::step_any_x_us * c.token_tiles : 0;
+  const double step_us = fit::step_us + fit::step_unit_us * units(c) * terms +
+                         fit::step_row_tile_us * c.row_tiles + any_x_us;
+  const double steps_us =
+      busiest / together * static_cast<double>(ceil_div(k_tiles, c.k_warps)) * step_us;
+  const double l2_us = static_cast<double>(o.ctas) * (cta_weights + cta_x) / fit::l2_bytes_us;
+  const double sm_us = std::max({loads_us, ingress_us, math_us, steps_us, l2_us});
+
+  const double sums_us = together * c.k_warps * (fit::warp_sum_us + fit::unit_sum_us * units(c));
+  const double wave_us = fit::wave_us + (c.cluster > 1 ? fit::cluster_wave_us : 0);
+  return both(sm_us, weight_read_us(problem), fit::sharpness) + fit::start_us + sums_us +
+         (c.cluster > 1 ? fit::cluster_us : 0) + wave_us * static_cast<double>(o.waves - 1) +
+         fit::token_block_us * static_cast<double>(o.token_blocks - 1);
 }
 
 double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFacts& gpu,
                         const Occupancy& o) {
   const auto cta_k_tiles =
       static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
-  const double x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, c.tokens));
-  const double stage_bytes = c.row_blocks * 4 * tile_bytes(c.encoding) + x_rows * 128;
-  // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes; two row
-  // blocks get in each other's way.
-  const double math_us =
-      c.row_blocks * c.tokens * 2.0 / tile_clock_mhz * (c.row_blocks > 1 ? 1.3 : 1.0);
-  const double stage_us = std::max(math_us, stage_bytes / sm_ingress_bytes_us);
+  const auto x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, c.tokens));
+  const double stage_bytes =
+      c.row_blocks * 4 * tile_bytes(c.encoding) + x_rows * format::tile_k * 2;
+  // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes.
+  const double math_us = c.row_blocks * c.tokens * 2.0 / fit::tile_clock_mhz *
+                         (c.row_blocks > 1 ? fit::two_row_blocks : 1.0);
+  const double stage_us =
+      std::max({math_us, stage_bytes / fit::tile_sm_bytes_us, fit::tile_step_us});
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
-  const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / 5e6;
-  const double exchange_us = c.cluster > 1 ? 0.55 * c.cluster : partners(c) > 1 ? 0.4 : 0.1;
-  return both(loop_us, weight_read_us(problem, c.encoding)) + 2.1 + out_us + exchange_us +
-         0.8 * static_cast<double>(o.waves - 1);
+  const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us;
+  const double exchange_us = c.cluster > 1     ? fit::tile_cluster_us * c.cluster
+                             : partners(c) > 1 ? 0.4
+                                               : 0.1;
+  return both(loop_us, weight_read_us(problem), fit::tile_sharpness) + fit::tile_start_us + out_us +
+         exchange_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
+}
+
+/// SMs that clusters of a size can use: a cluster lies in one GPC (measured with one CTA an SM).
+std::int64_t reachable_sms(int cluster, std::int64_t sm_count) {
+  const std::int64_t of_132 = cluster <= 2 ? 132 : cluster == 3 ? 117 : cluster == 6 ? 102 : 120;
+  return sm_count * of_132 / 132;
 }
 
 }  // namespace
@@ -108,14 +156,9 @@ Occupancy occupancy(const Instance& instance, const Problem& problem, const GpuF
   o.groups = ceil_div(problem.rows, cta.rows);
   o.token_blocks = ceil_div(problem.m, cta.tokens);
   o.ctas = o.groups * cta.cluster * o.token_blocks;
-  o.ctas_per_sm =
-      std::min<std::int64_t>(cta.min_ctas, gpu.smem_per_sm_bytes / (cta.smem_bytes + 1024));
-  // A cluster lies in one GPC: with one CTA an SM, clusters of 3 reach 117 of 132 SMs, clusters of
-  // 8 120 (measured).
-  const std::int64_t reach = cta.cluster <= 2   ? gpu.sm_count
-                             : cta.cluster == 3 ? gpu.sm_count * 117 / 132
-                                                : gpu.sm_count * 120 / 132;
-  o.resident = reach * o.ctas_per_sm / cta.cluster * cta.cluster;
+  o.ctas_per_sm = std::min<std::int64_t>(
+      {cta.most_per_sm, gpu.smem_per_sm_bytes / (cta.smem_bytes + 1024), 2048 / cta.threads});
+  o.resident = reachable_sms(cta.cluster, gpu.sm_count) * o.ctas_per_sm / cta.cluster * cta.cluster;
   o.waves = ceil_div(o.ctas, std::max<std::int64_t>(o.resident, 1));
   return o;
 }
@@ -126,10 +169,9 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   const Encoding encoding = tile ? instance.tile().encoding : instance.stream().encoding;
   const int cluster = tile ? instance.tile().cluster : instance.stream().cluster;
   if (encoding != problem.encoding) return infinity;
-  if (tile && !problem.tile_kernels_allowed) return infinity;
-  if (!tile && instance.stream().x_access == XAccess::aligned && !problem.x_aligned) {
-    return infinity;
-  }
+  const bool any_x = !tile && instance.stream().x_access == XAccess::any;
+  if (!problem.x_aligned && !any_x) return infinity;
+  if (tile && problem.k % format::tile_k != 0) return infinity;
   if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
   if (o.ctas_per_sm < 1 || o.token_blocks > max_grid_y) return infinity;

@@ -117,9 +117,7 @@ KernelPlan plan_by_model(const Problem& problem, const GpuFacts& gpu) {
   KernelPlan plan = lay_out(*best, best_us, problem, gpu, estimate_words(best_us));
   plan.reason += ", lowest of " + number(static_cast<std::int64_t>(candidates.size())) +
                  " instances" +
-                 (problem.tile_kernels_allowed || problem.encoding == Encoding::raw32
-                      ? ""
-                      : ", tile kernels not allowed (alignment of x or K)");
+                 (problem.x_aligned ? "" : ", few of which take x of this alignment");
   return plan;
 }
 

@@ -25,8 +25,6 @@ struct Problem {
   std::int64_t m = 0;
   Encoding encoding = Encoding::split12;
   bool x_aligned = true;  ///< base and row stride of x are multiples of 16 bytes
-  /// Whether the tile kernels may serve the call: x is aligned and k a multiple of 64.
-  bool tile_kernels_allowed = true;
 };
 
 enum class Family { stream, tile };

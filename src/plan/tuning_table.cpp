@@ -174,11 +174,8 @@ class Reader {
   }
 
   static void check_instance(const TunedPlan& entry) {
-    const Problem problem{.rows = entry.rows,
-                          .k = entry.k,
-                          .m = entry.m,
-                          .encoding = entry.encoding,
-                          .tile_kernels_allowed = entry.k % format::tile_k == 0};
+    const Problem problem{
+        .rows = entry.rows, .k = entry.k, .m = entry.m, .encoding = entry.encoding};
     if (!std::isfinite(estimate_us(entry.instance, problem, {.sm_count = entry.sm_count}))) {
       throw BadLine{instance_name(entry.instance) + " can't serve this shape in " +
                     slimgemm::name(entry.encoding)};

@@ -47,7 +47,7 @@ Json shape_json(const ShapeResult& shape) {
                {"n", shape.problem.rows},
                {"k", shape.problem.k},
                {"m", shape.problem.m},
-               {"tile_kernels_allowed", shape.problem.tile_kernels_allowed},
+               {"x_aligned", shape.problem.x_aligned},
                {"empty_replay_us", rounded(shape.empty_us)},
                {"model_choice", plan::instance_name(shape.model_choice)},
                {"best", nullptr},
@@ -115,10 +115,9 @@ class Reader {
     shape.problem.rows = count(json, where, "n");
     shape.problem.k = count(json, where, "k");
     shape.problem.m = count(json, where, "m");
-    shape.problem.tile_kernels_allowed =
-        field(json, where, "tile_kernels_allowed", "true or false", [](const Json& v) {
-          return v.is_boolean();
-        }).get<bool>();
+    shape.problem.x_aligned = field(json, where, "x_aligned", "true or false", [](const Json& v) {
+                                return v.is_boolean();
+                              }).get<bool>();
     const Json& instances = list(json, where, "instances");
     for (std::size_t i = 0; i < instances.size(); ++i) {
       const std::string inside = fmt::format("{}.instances[{}]", where, i);
@@ -147,7 +146,8 @@ std::string json_text(const Result& result, const Facts& facts) {
                {"version", facts.version},
                {"commit", facts.commit},
                {"date", facts.date},
-               {"exceptions", facts.exceptions},
+               {"exception_share", facts.exception_share ? Json(*facts.exception_share)
+                                                         : Json("as in normal weights")},
                {"device", Json::object()},
                {"sm_count", result.gpu.sm_count},
                {"smem_per_sm_bytes", result.gpu.smem_per_sm_bytes},

@@ -6,7 +6,7 @@
 
 namespace slimgemm::tune {
 
-Machine make_cuda_machine(bool) {
+Machine make_cuda_machine(std::optional<double>) {
   throw Error(
       ErrorCode::unsupported,
       "tuning needs a Hopper GPU and a build with the GPU backend: install the CUDA toolkit, "

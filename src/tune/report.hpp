@@ -27,8 +27,8 @@ struct Facts {
   std::string command_line;
   std::string version;
   std::string commit;
-  std::string date;  ///< UTC, ISO 8601
-  bool exceptions = true;
+  std::string date;                                         ///< UTC, ISO 8601
+  std::optional<double> exception_share;                    ///< none: as normal weights have them
   std::vector<std::pair<std::string, std::string>> device;  ///< as the executor describes it
 };
 

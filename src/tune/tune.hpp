@@ -95,9 +95,9 @@ struct Result {
 /// on. Errors: those of the executor and of make_matrix.
 Result search(Machine& machine, const std::vector<Job>& jobs, const Options& options);
 
-/// The GPU: the judge's executor and SlimGEMM's own backend. Weights are normal; with exceptions
-/// false all are moved into one window, so that a kernel has none to add.
+/// The GPU: the judge's executor and SlimGEMM's own backend. Weights are normal; with an exception
+/// share all are moved into one window, but for that share of the BF16 weights of split12 layers.
 /// Errors: unsupported in a build without CUDA or on a machine without a usable GPU.
-Machine make_cuda_machine(bool exceptions);
+Machine make_cuda_machine(std::optional<double> exception_share = std::nullopt);
 
 }  // namespace slimgemm::tune

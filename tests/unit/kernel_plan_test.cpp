@@ -33,8 +33,7 @@ TEST(KernelPlan, ServesEveryShapeInEveryEncoding) {
     for (const std::int64_t n : {1, 16, 255, 2304, 151936}) {
       for (const std::int64_t k : {1, 64, 100, 1024, 8192, 28672}) {
         for (const std::int64_t m : {1, 2, 9, 33, 65, 300, 8192}) {
-          const Problem problem{
-              .rows = n, .k = k, .m = m, .encoding = e, .tile_kernels_allowed = k % 64 == 0};
+          const Problem problem{.rows = n, .k = k, .m = m, .encoding = e};
           const KernelPlan plan = plan_by_model(problem, h200);
           EXPECT_GT(plan.grid_x, 0);
           EXPECT_LE(plan.smem_bytes, smem_limit_bytes);
@@ -49,8 +48,13 @@ TEST(KernelPlan, ServesEveryShapeInEveryEncoding) {
 TEST(KernelPlan, TileKernelsOnlyWhereTheyAreAllowed) {
   Problem problem{.rows = 4096, .k = 8192, .m = 128};
   EXPECT_EQ(plan_by_model(problem, h200).instance.family, Family::tile);
-  problem.tile_kernels_allowed = false;
+  problem.k = 8190;
   EXPECT_EQ(plan_by_model(problem, h200).instance.family, Family::stream);
+  problem.k = 8192;
+  problem.x_aligned = false;
+  const Instance any = plan_by_model(problem, h200).instance;
+  EXPECT_EQ(any.family, Family::stream);
+  EXPECT_EQ(any.stream().x_access, XAccess::any);
   problem.encoding = Encoding::raw32;
   EXPECT_EQ(plan_by_model(problem, h200).instance.family, Family::stream);
 }
@@ -74,7 +78,7 @@ TEST(KernelPlan, ClustersNeedEnoughKTiles) {
 
 TEST(KernelPlan, RefusesMoreTokensThanAGridTakes) {
   try {
-    plan_by_model({.rows = 64, .k = 64, .m = max_dimension, .tile_kernels_allowed = false}, h200);
+    plan_by_model({.rows = 64, .k = 64, .m = max_dimension, .x_aligned = false}, h200);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);

@@ -41,7 +41,7 @@ ShapeResult shape_of(const std::string& layer, std::int64_t rows, std::int64_t m
   const std::vector<plan::Instance> instances = plan::instances_of(Encoding::split12);
   ShapeResult shape;
   shape.layer = layer;
-  shape.problem = {.rows = rows, .k = 8192, .m = m, .tile_kernels_allowed = false};
+  shape.problem = {.rows = rows, .k = 8192, .m = m, .x_aligned = false};
   shape.empty_us = 4.5;
   shape.model_choice = instances[1];
   shape.attempts = {attempt(instances[0], us), attempt(instances[1], 1.25 * us),
@@ -151,7 +151,7 @@ TEST_F(TuneJson, IsReadBack) {
   EXPECT_EQ(shape.problem.k, 8192);
   EXPECT_EQ(shape.problem.m, 1);
   EXPECT_EQ(shape.problem.encoding, Encoding::split12);
-  EXPECT_FALSE(shape.problem.tile_kernels_allowed);
+  EXPECT_FALSE(shape.problem.x_aligned);
   ASSERT_EQ(shape.instances.size(), 3U) << "not the one that failed";
   EXPECT_EQ(shape.instances[0].instance, name_of(0));
   EXPECT_EQ(shape.instances[0].median_us, 4);
@@ -163,8 +163,9 @@ TEST_F(TuneJson, HoldsTheFacts) {
   for (const char* part :
        {"\"command\": \"slimgemm tune\"", "\"commit\": \"0123456789ab\"",
         "\"date\": \"2026-01-31T12:34:56Z\"", "\"device\": \"NVIDIA H200\"", "\"driver\": \"580\"",
-        "\"empty_replay_us\": 4.5", "\"exceptions\": true", "\"quartile_low_us\": 7.75",
-        "\"replays\": 101", "\"failure\": \"cudaLaunchKernelExC: out of resources\""}) {
+        "\"empty_replay_us\": 4.5", "\"exception_share\": \"as in normal weights\"",
+        "\"quartile_low_us\": 7.75", "\"replays\": 101",
+        "\"failure\": \"cudaLaunchKernelExC: out of resources\""}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
 }

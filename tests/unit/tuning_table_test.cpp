@@ -65,11 +65,8 @@ TEST(ShippedTuningTable, IsTheFileInTheRepository) {
 
 TEST(ShippedTuningTable, IsWhatThePlanUses) {
   for (const TunedPlan& entry : shipped_tuning_table().entries()) {
-    const Problem problem{.rows = entry.rows,
-                          .k = entry.k,
-                          .m = entry.m,
-                          .encoding = entry.encoding,
-                          .tile_kernels_allowed = entry.k % 64 == 0};
+    const Problem problem{
+        .rows = entry.rows, .k = entry.k, .m = entry.m, .encoding = entry.encoding};
     const KernelPlan plan = plan_kernel(problem, {.sm_count = entry.sm_count});
     EXPECT_EQ(instance_name(plan.instance), instance_name(entry.instance));
   }
@@ -264,7 +261,7 @@ TEST(TunedPlan, TheModelDecidesWhereTheTableCannot) {
     EXPECT_TRUE(plan.reason.starts_with("estimated ")) << plan.reason;
   };
   Problem other = many;
-  other.tile_kernels_allowed = false;
+  other.x_aligned = false;
   by_model(other);
   other = many;
   other.m = 129;

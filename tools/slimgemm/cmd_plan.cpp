@@ -116,12 +116,8 @@ int run_plan(PlanOptions options) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("--m has {}: it must be 1 to {}", m, max_dimension));
     }
-    print_plan({.rows = options.n,
-                .k = options.k,
-                .m = m,
-                .encoding = encoding,
-                .tile_kernels_allowed = options.k % format::tile_k == 0},
-               gpu, table, options.all);
+    print_plan({.rows = options.n, .k = options.k, .m = m, .encoding = encoding}, gpu, table,
+               options.all);
   }
   return exit_ok;
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct TuneArguments {
   std::string shapes;
   std::vector<std::int64_t> tokens;
   int replays = tune::Options{}.final_rounds;
-  bool no_exceptions = false;
+  std::optional<double> exceptions;
   std::string json;
   std::string table;
 };
@@ -93,7 +94,7 @@ tune::Facts facts_of(const TuneArguments& arguments, const judge::Executor& exec
   facts.version = judge::build_version();
   facts.commit = judge::build_commit();
   facts.date = judge::utc_now();
-  facts.exceptions = !arguments.no_exceptions;
+  facts.exception_share = arguments.exceptions;
   facts.device = executor.describe();
   for (const auto& [key, value] : judge::host_facts()) {
     facts.device.emplace_back("host_" + key, value);
@@ -119,15 +120,15 @@ int run_tune(const TuneArguments& arguments) {
   require_folder("--table", arguments.table);
   plan::TuningText old;
   if (!arguments.table.empty()) {
-    if (arguments.no_exceptions) {
-      refuse("--table with --no-exceptions: the plan needs times of weights as they are");
+    if (arguments.exceptions) {
+      refuse("--table with --exceptions: the plan needs times of weights as they are");
     }
     old = tune::read_table_file(arguments.table);
     for (const std::string& text : old.unknown_instances) {
       fmt::print(stderr, "left out of the new table: {}\n", text);
     }
   }
-  tune::Machine machine = tune::make_cuda_machine(!arguments.no_exceptions);
+  tune::Machine machine = tune::make_cuda_machine(arguments.exceptions);
   const tune::Facts facts = facts_of(arguments, *machine.executor);
 
   tune::Result result;
@@ -172,8 +173,11 @@ void add_tune(CLI::App& app, int& exit_code) {
   command->add_option("--replays", a.replays, "Timed replays of the instances near the best")
       ->check(CLI::Range(1, replays_max))
       ->capture_default_str();
-  command->add_flag("--no-exceptions", a.no_exceptions,
-                    "Weights that all fit 12 bits: what exceptions cost is the difference");
+  command
+      ->add_option("--exceptions", a.exceptions,
+                   "Weights of which this share does not fit 12 bits, 0 to 1 (default: as normal "
+                   "weights have them)")
+      ->check(CLI::Range(0.0, 1.0));
   command->add_option("--json", a.json, "Write all measurements as JSON");
   command->add_option("--table", a.table,
                       "Write the fastest instances to a table of tuned plans, or merge them into "
