@@ -167,9 +167,7 @@ void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& arg
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
   kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);
   kernel_args.x_rows = plan.x_rows;
-  kernel_args.x_stages = plan::x_stages(plan.instance.stream(), k_tiles_);
-  kernel_args.layout =
-      plan::stream_layout(plan.instance.stream(), plan.x_rows, kernel_args.x_stages);
+  kernel_args.layout = plan::stream_layout(plan.instance.stream(), plan.x_rows);
   kernel_args.dependent = programmatic_launch_;
   launch(plan, &kernel_args, args.stream);
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/kernel_entry.hpp"
-#include "cuda/row_loop_kernel.cuh"
+#include "cuda/stream_kernel.cuh"
 
 #include <cstddef>
 #include <utility>
@@ -14,11 +14,7 @@ namespace slimgemm::cuda {
 template <int TokenTiles, std::size_t Index>
 const void* stream_instance() {
   if constexpr (plan::stream_table[Index].token_tiles == TokenTiles) {
-    if constexpr (plan::stream_table[Index].row_loop) {
-      return reinterpret_cast<const void*>(&row_loop_kernel<Index>);
-    } else {
-      return reinterpret_cast<const void*>(&stream_kernel<Index>);
-    }
+    return reinterpret_cast<const void*>(&stream_kernel<Index>);
   } else {
     return nullptr;
   }

@@ -84,25 +84,20 @@ struct StreamConsumer {
     k_tile = share.k_tile_begin + static_cast<int>(warp);
     steps = (share.k_tile_end - k_tile + C.k_warps - 1) / C.k_warps;
     ring = smem + warp * (C.stages * stage_bytes) + lane * 16;
-    point_at(share.row_tile);
+    tiles[0] = args.tiles + share.row_tile * args.row_tile_bytes +
+               (static_cast<std::uint64_t>(k_tile) * tile_bytes + lane * 16);
+#pragma unroll
+    for (int r = 1; r < C.row_tiles; ++r) {
+      // Row tiles past the end repeat the last one; what they give is not stored.
+      const bool exists = share.row_tile + r <= args.last_row_tile;
+      tiles[r] = tiles[r - 1] + (exists ? args.row_tile_bytes : 0);
+    }
     if (steps > 0) fetch_weights(0, 0);
     x = reinterpret_cast<const unsigned char*>(args.x) +
         static_cast<std::uint64_t>(share.token + lane / 8) * args.x_stride_bytes +
         (static_cast<std::uint64_t>(k_tile) * x_tile_bytes + lane % 8 * 16);
     x_stage_bytes = args.x_rows * x_tile_bytes;
-    x_ring = smem + plan::weight_ring_bytes(C) +
-             warp * ((C.row_loop ? args.x_stages : C.stages) * x_stage_bytes);
-  }
-
-  /// Row tiles past the end repeat the last one; what they give is not stored.
-  __device__ __forceinline__ void point_at(int row_tile) {
-    tiles[0] = args.tiles + row_tile * args.row_tile_bytes +
-               (static_cast<std::uint64_t>(k_tile) * tile_bytes + lane * 16);
-#pragma unroll
-    for (int r = 1; r < C.row_tiles; ++r) {
-      const bool exists = row_tile + r <= args.last_row_tile;
-      tiles[r] = tiles[r - 1] + (exists ? args.row_tile_bytes : 0);
-    }
+    x_ring = smem + plan::weight_ring_bytes(C) + warp * (C.stages * x_stage_bytes);
   }
 
   __device__ __forceinline__ void fetch_weights(int step, int stage) {
@@ -117,8 +112,8 @@ struct StreamConsumer {
     }
   }
 
-  /// Copies x of one k tile to place `stage`: lines of 128 bytes, a line a token, whose 16-byte
-  /// pieces are permuted so that ldmatrix has no bank conflicts. Columns from K on become zero;
+  /// Copies x of one k tile: lines of 128 bytes, a line a token, whose 16-byte pieces are permuted
+  /// so that ldmatrix has no bank conflicts. Columns from K on become zero;
   /// Whole: there are none.
   template <bool Whole>
   __device__ __forceinline__ void fetch_x(int step, int stage) {
@@ -149,7 +144,7 @@ struct StreamConsumer {
     std::uint32_t words[4] = {};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      if (i < left) words[i / 2] |= static_cast<std::uint32_t>(__ldcg(from + i)) << 16 * (i % 2);
+      if (i < left) words[i / 2] |= static_cast<std::uint32_t>(__ldg(from + i)) << 16 * (i % 2);
     }
     ptx::store_shared_16(to, make_uint4(words[0], words[1], words[2], words[3]));
   }
@@ -211,22 +206,13 @@ struct StreamConsumer {
     }
   }
 
-  /// Offsets of this lane's ldmatrix rows in a k tile of x.
-  __device__ __forceinline__ void find_x_lines(std::uint32_t (&x_line)[C.token_tiles]) const {
-#pragma unroll
-    for (int t = 0; t < C.token_tiles; ++t) {
-      const unsigned token = min(8 * t + lane % 8, static_cast<unsigned>(tokens - 1));
-      x_line[t] = token * x_tile_bytes + ((lane / 8 ^ (token & 7)) << 4);
-    }
-  }
-
-  /// The k tile of weights in `stage` times that of x in place `x_place`. Nonfinite: some FP32
-  /// weight is Inf or NaN.
+  /// The k tile in `stage` times x. x_line: offset of this lane's ldmatrix row in a stage of x.
+  /// Nonfinite: some FP32 weight is Inf or NaN.
   template <bool Nonfinite>
-  __device__ __forceinline__ void multiply(int stage, int x_place,
+  __device__ __forceinline__ void multiply(int stage,
                                            const std::uint32_t (&x_line)[C.token_tiles]) {
     std::uint32_t b[C.token_tiles][8];
-    const std::uint32_t x_stage = x_ring + x_place * x_stage_bytes;
+    const std::uint32_t x_stage = x_ring + stage * x_stage_bytes;
 #pragma unroll
     for (int t = 0; t < C.token_tiles; ++t) {
       std::uint32_t half[4];
@@ -278,13 +264,17 @@ struct StreamConsumer {
   __device__ __forceinline__ void run_as() {
     start<Whole>();
     std::uint32_t x_line[C.token_tiles];
-    find_x_lines(x_line);
+#pragma unroll
+    for (int t = 0; t < C.token_tiles; ++t) {
+      const unsigned token = min(8 * t + lane % 8, static_cast<unsigned>(tokens - 1));
+      x_line[t] = token * x_tile_bytes + ((lane / 8 ^ (token & 7)) << 4);
+    }
     int stage = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::cp_async_wait<C.stages - 1>();
       __syncwarp();  // the other lanes' x
-      multiply<Nonfinite>(stage, stage, x_line);
+      multiply<Nonfinite>(stage, x_line);
       __syncwarp();  // every lane has read x
       fetch<Whole>(step + C.stages, stage);
       if (++stage == C.stages) stage = 0;
@@ -312,7 +302,7 @@ struct StreamExceptions {
 
   const StreamArgs& args;
   const StreamShare& share;
-  std::uint32_t corrections;
+  std::uint32_t smem;
   int first;  // row tile in the CTA
   int lane;
 
@@ -345,7 +335,8 @@ struct StreamExceptions {
       if (has_rest != 0) sums.add_rest(args.exceptions, row_tile(r), block, stand_in, lane);
 #pragma unroll
       for (int t = 0; t < C.token_tiles; ++t) {
-        const std::uint32_t to = corrections + (r * C.token_tiles + t) * unit_bytes + lane * 16;
+        const std::uint32_t to =
+            smem + args.layout.corrections + (r * C.token_tiles + t) * unit_bytes + lane * 16;
         ptx::store_shared_16(to, sums.stand_ins[t]);
         ptx::store_shared_16(to + plan::units(C) * unit_bytes, sums.true_weights[t]);
       }
@@ -361,8 +352,6 @@ struct StreamEpilogue {
   const StreamArgs& args;
   const StreamShare& share;
   std::uint32_t smem;
-  int partials;  // where they lie
-  int corrections;
   int warp;
   int lane;
 
@@ -376,8 +365,9 @@ struct StreamEpilogue {
     for (int r = 0; r < C.row_tiles; ++r) {
 #pragma unroll
       for (int t = 0; t < C.token_tiles; ++t) {
-        ptx::store_shared_16(unit_address(partials, (warp * C.row_tiles + r) * C.token_tiles + t),
-                             sums[r][t]);
+        ptx::store_shared_16(
+            unit_address(args.layout.partials, (warp * C.row_tiles + r) * C.token_tiles + t),
+            sums[r][t]);
       }
     }
   }
@@ -387,7 +377,7 @@ struct StreamEpilogue {
     float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int w = 0; w < C.k_warps; ++w) {
-      sum += ptx::load_shared_float4(unit_address(partials, w * units + unit));
+      sum += ptx::load_shared_float4(unit_address(args.layout.partials, w * units + unit));
     }
     return sum;
   }
@@ -439,7 +429,7 @@ struct StreamEpilogue {
       if (unit % C.token_tiles * 8 >= share.tokens) continue;
       float4 sum = sum_partials(unit);
       if constexpr (plan::has_exceptions(C)) {
-        sum = corrected(sum, corrections, unit, units);
+        sum = corrected(sum, args.layout.corrections, unit, units);
       }
       store_unit(unit, sum);
     }
@@ -460,8 +450,9 @@ struct StreamEpilogue {
       };
       send(share.rank, sum_partials(unit));
       if (plan::has_exceptions(C) && unit / C.token_tiles % C.cluster == share.rank) {
-        send(C.cluster, ptx::load_shared_float4(unit_address(corrections, unit)));
-        send(C.cluster + 1, ptx::load_shared_float4(unit_address(corrections, units + unit)));
+        send(C.cluster, ptx::load_shared_float4(unit_address(args.layout.corrections, unit)));
+        send(C.cluster + 1,
+             ptx::load_shared_float4(unit_address(args.layout.corrections, units + unit)));
       }
     }
     const int first = share.rank * owned;
@@ -508,8 +499,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const StreamShare share = stream_share<C>(args);
-  const StreamEpilogue<C> epilogue{args, share, smem, args.layout.partials, args.layout.corrections,
-                                   warp, lane};
+  const StreamEpilogue<C> epilogue{args, share, smem, warp, lane};
   if constexpr (C.cluster > 1) epilogue.expect_exchange();
   if (args.dependent) ptx::launch_dependents();
 
@@ -520,7 +510,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::stream_table[Index]),
     epilogue.store_partials(consumer.sums);
   } else if constexpr (plan::has_exceptions(C)) {
     const int first = share.rank + C.cluster * (warp - C.k_warps);
-    StreamExceptions<C>{args, share, smem + args.layout.corrections, first, lane}.run();
+    StreamExceptions<C>{args, share, smem, first, lane}.run();
     if (args.layout.partials == 0) __syncthreads();
   }
   __syncthreads();

@@ -43,7 +43,6 @@ struct StreamArgs {
   bool dependent;  // a programmatic dependent launch: x is ready only after a grid dependency wait
   DecodeArgs decode;
   ExceptionView exceptions;
-  int x_stages;  // row loop: k tiles of x a warp keeps
   plan::StreamLayout layout;
   void* out;  // m x rows, BF16 or FP32
   int rows;   // output features of this call

@@ -62,12 +62,8 @@ CtaShape cta_shape(const Instance& instance, const Problem& problem) {
     const int x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
     // Kernels for few tokens need fewer registers than min_ctas allows them.
     const int most = c.token_tiles < 4 ? 2 * c.min_ctas : c.min_ctas;
-    return {c.row_tiles * format::tile_rows,
-            cta_tokens(c),
-            c.cluster,
-            stream_layout(c, x_rows, x_stages(c, ceil_div(problem.k, format::tile_k))).total,
-            cta_threads(c),
-            most};
+    return {c.row_tiles * format::tile_rows, cta_tokens(c),  c.cluster,
+            stream_layout(c, x_rows).total,  cta_threads(c), most};
   }
   const TileConfig& c = instance.tile();
   return {c.row_blocks * 64, c.tokens, c.cluster, tile_layout(c).total, cta_threads(c), 1};
@@ -96,8 +92,7 @@ double estimate_stream_us(const StreamConfig& c, const Problem& problem, const G
   const double terms = c.encoding == Encoding::raw32 ? 3 : 1;
   const std::int64_t k_tiles = ceil_div(ceil_div(problem.k, format::tile_k), c.cluster);
   const auto cta_k_tiles = static_cast<double>(k_tiles);
-  const auto loops = static_cast<double>(o.loops);
-  const double cta_weights = loops * c.row_tiles * cta_k_tiles * tile;
+  const double cta_weights = c.row_tiles * cta_k_tiles * tile;
   const auto x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
   const double cta_x = x_rows * cta_k_tiles * format::tile_k * 2;
 
@@ -110,12 +105,12 @@ double estimate_stream_us(const StreamConfig& c, const Problem& problem, const G
       std::min(together * c.k_warps * c.stages * c.row_tiles * tile, fit::useful_bytes_in_flight);
   const double loads_us = busiest * cta_weights * fit::load_latency_us / in_flight;
   const double ingress_us = busiest * (cta_weights + cta_x) / fit::sm_bytes_us;
-  const double math_us = busiest * loops * terms * units(c) * cta_k_tiles / fit::sm_units_us;
+  const double math_us = busiest * terms * units(c) * cta_k_tiles / fit::sm_units_us;
   const double any_x_us = c.x_access == XAccess::any ? fit::step_any_x_us * c.token_tiles : 0;
   const double step_us = fit::step_us + fit::step_unit_us * units(c) * terms +
                          fit::step_row_tile_us * c.row_tiles + any_x_us;
   const double steps_us =
-      busiest / together * loops * static_cast<double>(ceil_div(k_tiles, c.k_warps)) * step_us;
+      busiest / together * static_cast<double>(ceil_div(k_tiles, c.k_warps)) * step_us;
   const double l2_us = static_cast<double>(o.ctas) * (cta_weights + cta_x) / fit::l2_bytes_us;
   const double sm_us = std::max({loads_us, ingress_us, math_us, steps_us, l2_us});
 
@@ -160,17 +155,11 @@ Occupancy occupancy(const Instance& instance, const Problem& problem, const GpuF
   Occupancy o{};
   o.groups = ceil_div(problem.rows, cta.rows);
   o.token_blocks = ceil_div(problem.m, cta.tokens);
+  o.ctas = o.groups * cta.cluster * o.token_blocks;
   o.ctas_per_sm = std::min<std::int64_t>(
       {cta.most_per_sm, gpu.smem_per_sm_bytes / (cta.smem_bytes + 1024), 2048 / cta.threads});
   o.resident = reachable_sms(cta.cluster, gpu.sm_count) * o.ctas_per_sm / cta.cluster * cta.cluster;
-  const std::int64_t resident = std::max<std::int64_t>(o.resident, 1);
-  o.loops = 1;
-  if (instance.family == Family::stream && instance.stream().row_loop) {
-    o.loops = ceil_div(o.groups, resident);
-    o.groups = ceil_div(o.groups, o.loops);
-  }
-  o.ctas = o.groups * cta.cluster * o.token_blocks;
-  o.waves = ceil_div(o.ctas, resident);
+  o.waves = ceil_div(o.ctas, std::max<std::int64_t>(o.resident, 1));
   return o;
 }
 
@@ -184,8 +173,6 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   if (!problem.x_aligned && !any_x) return infinity;
   if (tile && problem.k % format::tile_k != 0) return infinity;
   if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
-  const bool row_loop = !tile && instance.stream().row_loop;
-  if (row_loop && problem.m > cta_tokens(instance.stream())) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
   if (o.ctas_per_sm < 1 || o.token_blocks > max_grid_y) return infinity;
   return tile ? estimate_tile_us(instance.tile(), problem, gpu, o)

@@ -15,7 +15,6 @@ struct Occupancy {
   std::int64_t ctas_per_sm;
   std::int64_t resident;  ///< CTAs that run at the same time
   std::int64_t waves;
-  std::int64_t loops;  ///< groups of row tiles that a CTA goes through, one after the other
 };
 
 Occupancy occupancy(const Instance& instance, const Problem& problem, const GpuFacts& gpu);

@@ -34,9 +34,6 @@ struct StreamConfig {
   int min_ctas;         ///< CTAs an SM is meant to hold
   int exception_warps;  ///< split12: at least one
   XAccess x_access = XAccess::aligned;
-  /// CTAs go through several groups of row tiles and keep all of x in shared memory
-  /// (src/cuda/row_loop_kernel.cuh): for short K.
-  bool row_loop = false;
 
   friend constexpr bool operator==(const StreamConfig&, const StreamConfig&) = default;
 };
@@ -63,8 +60,6 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 1, 4, 4, 2, 1, 2, 1},
     {Encoding::split12, 1, 4, 8, 2, 1, 1, 1},
     {Encoding::split12, 1, 1, 8, 4, 1, 1, 1, XAccess::any},
-    {Encoding::split12, 1, 2, 4, 4, 1, 2, 1, XAccess::aligned, true},
-    {Encoding::split12, 1, 2, 8, 2, 1, 2, 1, XAccess::aligned, true},
     {Encoding::raw16, 1, 1, 16, 3, 1, 1, 0},
     {Encoding::raw16, 1, 1, 8, 3, 1, 2, 0},
     {Encoding::raw16, 1, 2, 8, 3, 1, 1, 0},
@@ -83,7 +78,6 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 2, 2, 4, 4, 1, 2, 1},
     {Encoding::split12, 2, 2, 4, 2, 1, 3, 1},
     {Encoding::split12, 2, 4, 4, 4, 1, 1, 1},
-    {Encoding::split12, 2, 2, 4, 2, 1, 3, 1, XAccess::aligned, true},
     {Encoding::raw16, 2, 1, 8, 3, 1, 1, 0},
     {Encoding::raw16, 2, 2, 8, 3, 1, 1, 0},
     {Encoding::raw16, 2, 2, 4, 3, 1, 2, 0},
@@ -100,8 +94,6 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 4, 4, 4, 2, 3, 1, 1},
     {Encoding::split12, 4, 5, 4, 2, 4, 1, 1},
     {Encoding::split12, 4, 2, 4, 2, 1, 1, 1, XAccess::any},
-    {Encoding::split12, 4, 2, 8, 2, 1, 1, 1, XAccess::aligned, true},
-    {Encoding::split12, 4, 2, 4, 2, 1, 2, 1, XAccess::aligned, true},
     {Encoding::raw16, 4, 2, 8, 2, 1, 1, 0},
     {Encoding::raw16, 4, 2, 4, 2, 1, 2, 0},
     {Encoding::raw16, 4, 4, 4, 3, 1, 1, 0},
@@ -141,25 +133,18 @@ struct StreamLayout {
   int total;
 };
 
-/// K tiles of x that a warp keeps in shared memory.
-constexpr int x_stages(const StreamConfig& c, std::int64_t k_tiles) {
-  return c.row_loop ? static_cast<int>((k_tiles + c.k_warps - 1) / c.k_warps) : c.stages;
-}
-
-/// x_rows: tokens of x kept a k tile, min(m, 8 * token_tiles). A row loop has two sets of sums.
-constexpr StreamLayout stream_layout(const StreamConfig& c, int x_rows, int x_stages) {
+/// x_rows: tokens of x kept a k tile, min(m, 8 * token_tiles).
+constexpr StreamLayout stream_layout(const StreamConfig& c, int x_rows) {
   StreamLayout layout{};
-  const int sets = c.row_loop ? 2 : 1;
-  const int rings = weight_ring_bytes(c) + c.k_warps * x_stages * x_rows * format::tile_k * 2;
-  const int partials = sets * c.k_warps * units(c) * stream_unit_bytes;
+  const int rings = weight_ring_bytes(c) + c.k_warps * c.stages * x_rows * format::tile_k * 2;
+  const int partials = c.k_warps * units(c) * stream_unit_bytes;
   layout.corrections = rings < partials ? partials : rings;
-  layout.exchange =
-      layout.corrections + (has_exceptions(c) ? sets * 2 * units(c) * stream_unit_bytes : 0);
+  layout.exchange = layout.corrections + (has_exceptions(c) ? 2 * units(c) * stream_unit_bytes : 0);
   layout.barrier = layout.exchange +
                    (c.cluster > 1 ? exchange_sources(c) * owned_units(c) * stream_unit_bytes : 0);
   const int end = layout.barrier + 16;
   // Partial sums have memory of their own if that leaves room for min_ctas CTAs on an SM.
-  const bool fits = c.row_loop || c.min_ctas * (end + partials + 1024) <= smem_limit_bytes + 1024;
+  const bool fits = c.min_ctas * (end + partials + 1024) <= smem_limit_bytes + 1024;
   layout.partials = fits ? end : 0;
   layout.total = fits ? end + partials : end;
   return layout;
@@ -169,8 +154,7 @@ constexpr bool is_valid(const StreamConfig& c) {
   return c.token_tiles >= 1 && c.row_tiles >= 1 && c.stages >= 1 && c.cluster >= 1 &&
          c.cluster <= 8 && (c.exception_warps > 0) == has_exceptions(c) && cta_threads(c) <= 1024 &&
          cta_threads(c) * c.min_ctas <= 2048 &&
-         (!c.row_loop || (c.cluster == 1 && c.x_access == XAccess::aligned)) &&
-         stream_layout(c, cta_tokens(c), c.row_loop ? 1 : c.stages).total <= smem_limit_bytes;
+         stream_layout(c, cta_tokens(c)).total <= smem_limit_bytes;
 }
 constexpr bool all_valid() {
   for (const StreamConfig& c : stream_table) {

@@ -100,13 +100,10 @@ TEST(KernelPlan, OccupancyCountsWaves) {
 TEST(StreamLayout, PartsDoNotOverlap) {
   for (const StreamConfig& c : stream_table) {
     for (int rows = 1; rows <= cta_tokens(c); ++rows) {
-      const StreamLayout layout = stream_layout(c, rows, c.row_loop ? 3 : c.stages);
-      const int x_places = c.row_loop ? 3 : c.stages;
-      const int rings =
-          c.k_warps * (c.stages * c.row_tiles * tile_bytes(c.encoding) + x_places * rows * 128);
-      const int sets = c.row_loop ? 2 : 1;
-      const int partials = sets * c.k_warps * c.row_tiles * c.token_tiles * 512;
-      const int corrections = has_exceptions(c) ? sets * 2 * c.row_tiles * c.token_tiles * 512 : 0;
+      const StreamLayout layout = stream_layout(c, rows);
+      const int rings = c.k_warps * c.stages * (c.row_tiles * tile_bytes(c.encoding) + rows * 128);
+      const int partials = c.k_warps * c.row_tiles * c.token_tiles * 512;
+      const int corrections = has_exceptions(c) ? 2 * c.row_tiles * c.token_tiles * 512 : 0;
       EXPECT_GE(layout.corrections, rings);
       EXPECT_GE(layout.exchange, layout.corrections + corrections);
       EXPECT_GE(layout.barrier, layout.exchange);
@@ -117,7 +114,7 @@ TEST(StreamLayout, PartsDoNotOverlap) {
         EXPECT_GE(layout.partials, layout.barrier + 8);
         EXPECT_GE(layout.total, layout.partials + partials);
       }
-      if (!c.row_loop) EXPECT_LE(layout.total, smem_limit_bytes);
+      EXPECT_LE(layout.total, smem_limit_bytes);
     }
   }
 }
@@ -126,7 +123,7 @@ TEST(StreamConfig, OwnersHaveAllUnitsOnce) {
   for (const StreamConfig& c : stream_table) {
     EXPECT_GE(owned_units(c) * c.cluster, units(c));
     if (c.cluster > 1) {
-      const StreamLayout layout = stream_layout(c, cta_tokens(c), c.stages);
+      const StreamLayout layout = stream_layout(c, cta_tokens(c));
       EXPECT_GE(layout.barrier - layout.exchange, exchange_sources(c) * owned_units(c) * 512);
     }
   }
