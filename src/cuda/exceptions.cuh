@@ -56,7 +56,8 @@ template <int TokenTiles>
 struct GatheredX {
   std::uint32_t b[TokenTiles][2];
 
-  /// Free of branches, so that all loads are in flight together. Tokens past the block's end repeat
+  /// Free of branches, so that all loads are in flight together. Past L1: with programmatic
+  /// launches x may be written while this grid is already there. Tokens past the block's end repeat
   /// its last one: their results are not stored.
   __device__ __forceinline__ void load(const LaneEntries& e, const TokenBlock& block, int lane) {
 #pragma unroll
@@ -66,7 +67,7 @@ struct GatheredX {
           block.x + static_cast<std::uint64_t>(token) * block.stride_bytes);
       std::uint32_t value[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? __ldg(row + e.k[i]) : 0u;
+      for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? __ldcg(row + e.k[i]) : 0u;
       b[t][0] = __byte_perm(value[0], value[1], 0x5410);
       b[t][1] = __byte_perm(value[2], value[3], 0x5410);
     }

@@ -144,7 +144,7 @@ struct StreamConsumer {
     std::uint32_t words[4] = {};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      if (i < left) words[i / 2] |= static_cast<std::uint32_t>(__ldg(from + i)) << 16 * (i % 2);
+      if (i < left) words[i / 2] |= static_cast<std::uint32_t>(__ldcg(from + i)) << 16 * (i % 2);
     }
     ptx::store_shared_16(to, make_uint4(words[0], words[1], words[2], words[3]));
   }
