@@ -47,10 +47,11 @@ constexpr int tile_bytes(Encoding encoding) {
 inline constexpr int window_exponents = 16;
 inline constexpr int max_window_base = 238;
 
-// Kernels decode a weight to `value * 2^(112 - base)`: its high byte is sign | 0x38 | code. The sum
-// is scaled back by 2^(base - 112).
-inline constexpr int decoded_base_exponent = 112;
-inline constexpr std::uint16_t decoded_stand_in = 0x3800;  // what an exception's slot decodes to
+/// High byte of a weight with sign (0x80 or 0) and code in the low bits of `sign_code`: no carry
+/// reaches the sign, as base is at most max_window_base.
+constexpr std::uint32_t high_byte(std::uint32_t sign_code, int window_base) {
+  return sign_code + static_cast<std::uint32_t>(window_base) / 2;
+}
 
 // Exceptions come in groups of 16 for one row tile. The first `row_tiles` groups are the first
 // group of each row tile, so that a kernel finds it without a look-up; the rest follow, row tile by

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The constants are measurements on an H200, docs/decisions/gpu-kernels.md.
+// How the constants were found: docs/tuning.md, The cost model.
 #include "plan/cost_model.hpp"
 
 #include <algorithm>
@@ -27,8 +27,10 @@ constexpr double step_any_x_us = 0.5;  // for each token tile that is copied ele
 constexpr double start_us = 2.04;
 constexpr double warp_sum_us = 0.0093;  // for each warp of an SM, and for each unit that it adds
 constexpr double unit_sum_us = 0.0098;
+constexpr double sums_power = 1.0;
 constexpr double cluster_us = 0.71;
 constexpr double wave_us = 0.195;
+constexpr double short_wave_us = 0.3;  // by the steps that a warp takes in a wave
 constexpr double cluster_wave_us = 1.49;
 constexpr double token_block_us = 0.38;
 constexpr double sharpness = 4;  // of two limits that are close to each other
@@ -109,13 +111,16 @@ double estimate_stream_us(const StreamConfig& c, const Problem& problem, const G
   const double any_x_us = c.x_access == XAccess::any ? fit::step_any_x_us * c.token_tiles : 0;
   const double step_us = fit::step_us + fit::step_unit_us * units(c) * terms +
                          fit::step_row_tile_us * c.row_tiles + any_x_us;
-  const double steps_us =
-      busiest / together * static_cast<double>(ceil_div(k_tiles, c.k_warps)) * step_us;
+  const std::int64_t steps = ceil_div(k_tiles, c.k_warps);
+  const double steps_us = busiest / together * static_cast<double>(steps) * step_us;
   const double l2_us = static_cast<double>(o.ctas) * (cta_weights + cta_x) / fit::l2_bytes_us;
   const double sm_us = std::max({loads_us, ingress_us, math_us, steps_us, l2_us});
 
-  const double sums_us = together * c.k_warps * (fit::warp_sum_us + fit::unit_sum_us * units(c));
-  const double wave_us = fit::wave_us + (c.cluster > 1 ? fit::cluster_wave_us : 0);
+  const double sums_us =
+      together * c.k_warps * fit::warp_sum_us +
+      std::pow(together * c.k_warps * units(c), fit::sums_power) * fit::unit_sum_us;
+  const double wave_us = fit::wave_us + fit::short_wave_us / static_cast<double>(steps) +
+                         (c.cluster > 1 ? fit::cluster_wave_us : 0);
   return both(sm_us, weight_read_us(problem), fit::sharpness) + fit::start_us + sums_us +
          (c.cluster > 1 ? fit::cluster_us : 0) + wave_us * static_cast<double>(o.waves - 1) +
          fit::token_block_us * static_cast<double>(o.token_blocks - 1);

@@ -40,9 +40,7 @@ struct StreamConfig {
 
 using format::tile_bytes;
 
-constexpr int cta_row_tiles(const StreamConfig& c) { return c.row_tiles; }
 constexpr int cta_tokens(const StreamConfig& c) { return 8 * c.token_tiles; }
-constexpr int consumer_warps(const StreamConfig& c) { return c.k_warps; }
 constexpr bool has_exceptions(const StreamConfig& c) { return c.encoding == Encoding::split12; }
 constexpr int cta_threads(const StreamConfig& c) { return 32 * (c.k_warps + c.exception_warps); }
 
@@ -72,7 +70,6 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 2, 1, 16, 2, 1, 1, 1},
     {Encoding::split12, 2, 1, 8, 2, 1, 2, 1},
     {Encoding::split12, 2, 1, 8, 3, 2, 1, 1},
-    {Encoding::split12, 2, 1, 8, 3, 4, 1, 1},
     {Encoding::split12, 2, 2, 8, 4, 1, 1, 1},
     {Encoding::split12, 2, 2, 8, 3, 1, 1, 1},
     {Encoding::split12, 2, 2, 4, 4, 1, 2, 1},
@@ -84,14 +81,11 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::raw32, 2, 1, 4, 4, 8, 1, 0},
     {Encoding::raw32, 2, 1, 4, 4, 6, 1, 0},
     {Encoding::raw32, 2, 1, 4, 4, 1, 1, 0},
-    // Up to 32.
-    {Encoding::split12, 4, 1, 8, 2, 1, 1, 1},
-    {Encoding::split12, 4, 1, 8, 2, 4, 1, 1},
+    // Up to 32, and any number in token blocks.
     {Encoding::split12, 4, 2, 8, 2, 1, 1, 1},
     {Encoding::split12, 4, 2, 8, 2, 2, 1, 1},
     {Encoding::split12, 4, 2, 4, 2, 1, 2, 1},
     {Encoding::split12, 4, 4, 4, 3, 1, 1, 1},
-    {Encoding::split12, 4, 4, 4, 2, 3, 1, 1},
     {Encoding::split12, 4, 5, 4, 2, 4, 1, 1},
     {Encoding::split12, 4, 2, 4, 2, 1, 1, 1, XAccess::any},
     {Encoding::raw16, 4, 2, 8, 2, 1, 1, 0},
@@ -101,10 +95,6 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::raw32, 4, 1, 4, 4, 6, 1, 0},
     {Encoding::raw32, 4, 1, 4, 4, 1, 1, 0},
     {Encoding::raw32, 4, 1, 4, 2, 1, 1, 0, XAccess::any},
-    // Blocks of 64: any m, in as many token blocks as it takes.
-    {Encoding::raw32, 8, 1, 4, 2, 8, 1, 0},
-    {Encoding::raw32, 8, 1, 8, 2, 8, 1, 0},
-    {Encoding::raw32, 8, 2, 4, 2, 1, 1, 0},
 };
 inline constexpr std::size_t stream_count = sizeof(stream_table) / sizeof(stream_table[0]);
 
