@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the constants were found: docs/tuning.md, The cost model.
+// Constants: docs/tuning.md, section The cost model.
 #include "plan/cost_model.hpp"
 
 #include <algorithm>
@@ -13,35 +13,35 @@ constexpr std::int64_t max_grid_y = 65535;  // token blocks of a launch
 
 // Fitted to every instance on 255 shapes (results/h200/tune*.json).
 namespace fit {
-constexpr double hbm_bytes_us = 4.543e6;  // streaming read
-constexpr double l2_bytes_us = 10.2e6;    // what all SMs take in, weights and x
+constexpr double hbm_bytes_us = 4.514e6;  // streaming read
+constexpr double l2_bytes_us = 24.73e6;   // what all SMs take in, weights and x
 // Stream kernels.
-constexpr double load_latency_us = 0.69;
-constexpr double useful_bytes_in_flight = 416e3;
-constexpr double sm_bytes_us = 461e3;
-constexpr double sm_units_us = 2444;  // k tile times row tile times token tile times term
-constexpr double step_us = 0.16;      // of a warp, and for each of its units and row tiles
-constexpr double step_unit_us = 0.025;
-constexpr double step_row_tile_us = 0.045;
+constexpr double load_latency_us = 0.909;
+constexpr double useful_bytes_in_flight = 632e3;
+constexpr double sm_bytes_us = 102.7e3;
+constexpr double sm_units_us = 7917;  // k tile times row tile times token tile times term
+constexpr double step_us = 0.1966;    // of a warp, and for each of its units and row tiles
+constexpr double step_unit_us = 0.0196;
+constexpr double step_row_tile_us = 0.0346;
 constexpr double step_any_x_us = 0.5;  // for each token tile that is copied element by element
-constexpr double start_us = 2.04;
-constexpr double warp_sum_us = 0.0093;  // for each warp of an SM, and for each unit that it adds
-constexpr double unit_sum_us = 0.0098;
-constexpr double sums_power = 1.0;
-constexpr double cluster_us = 0.71;
-constexpr double wave_us = 0.195;
-constexpr double short_wave_us = 0.3;  // by the steps that a warp takes in a wave
-constexpr double cluster_wave_us = 1.49;
-constexpr double token_block_us = 0.38;
-constexpr double sharpness = 4;  // of two limits that are close to each other
+constexpr double start_us = 1.342;
+constexpr double warp_sum_us = 0.0261;  // for each warp of an SM, and for each unit that it adds
+constexpr double unit_sum_us = 0.0148;
+constexpr double sums_power = 1.093;
+constexpr double cluster_us = 0.386;
+constexpr double wave_us = 0.132;
+constexpr double short_wave_us = 0.708;  // by the steps that a warp takes in a wave
+constexpr double cluster_wave_us = 0.777;
+constexpr double token_block_us = 0.319;
+constexpr double sharpness = 3.54;  // of two limits that are close to each other
 // Tile kernels.
-constexpr double tile_sm_bytes_us = 68.8e3;
+constexpr double tile_sm_bytes_us = 86.5e3;
 constexpr double tile_clock_mhz = 1620;
-constexpr double tile_step_us = 0.0365;  // least time of a k tile
-constexpr double two_row_blocks = 1.25;  // get into each other's way
-constexpr double tile_cluster_us = 0.485;
-constexpr double tile_start_us = 2.9;
-constexpr double tile_wave_us = 2.5;
+constexpr double tile_step_us = 0.108;    // least time of a k tile
+constexpr double two_row_blocks = 1.172;  // get into each other's way
+constexpr double tile_cluster_us = 0.75;
+constexpr double tile_start_us = 3.67;
+constexpr double tile_wave_us = 2.085;
 constexpr double tile_sharpness = 3;
 constexpr double out_bytes_us = 5e6;
 }  // namespace fit

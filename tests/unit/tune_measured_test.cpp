@@ -13,6 +13,7 @@
 namespace slimgemm::tune {
 namespace {
 
+constexpr double event_tick_us = 0.032;  // device events come in steps of this, both medians too
 constexpr const char* path = SLIMGEMM_SOURCE_DIR "/results/h200/tune.json";
 
 TEST(CostModel, IsWithin10PercentOfTheBestMeasured) {
@@ -43,7 +44,7 @@ TEST(CostModel, IsWithin10PercentOfTheBestMeasured) {
       continue;
     }
     const Measured& best = shape.instances.front();
-    EXPECT_LE(chosen->median_us, model_tolerance * best.median_us)
+    EXPECT_LE(chosen->median_us, model_tolerance * best.median_us + 2 * event_tick_us)
         << where << ": the cost model chooses " << choice << "; best is " << best.instance;
   }
 }
