@@ -21,7 +21,7 @@ std::string list(std::vector<const CaseResult*> cases, std::size_t baseline) {
     if (texts.size() == listed_max) break;
     texts.push_back(speedup_text(*c, baseline));
   }
-  const std::string text = fmt::format("{}", fmt::join(texts, "; "));
+  std::string text = fmt::format("{}", fmt::join(texts, "; "));
   if (cases.size() == texts.size()) return text;
   return text + fmt::format("; and {} more", cases.size() - texts.size());
 }
