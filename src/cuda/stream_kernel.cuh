@@ -250,13 +250,13 @@ struct StreamConsumer {
   }
 
   __device__ __forceinline__ void run() {
-    if (C.encoding == Encoding::raw32 && args.decode.nonfinite) {
-      run_as<false, true>();
-    } else if (C.x_access == plan::XAccess::aligned && args.k % format::tile_k == 0) {
-      run_as<true, false>();
-    } else {
-      run_as<false, false>();
+    if constexpr (C.encoding == Encoding::raw32) {
+      if (args.decode.nonfinite) return run_as<false, true>();
     }
+    if constexpr (C.x_access == plan::XAccess::aligned) {
+      if (args.k % format::tile_k == 0) return run_as<true, false>();
+    }
+    run_as<false, false>();
   }
 
   /// Whole: K is a multiple of 64. Nonfinite: some FP32 weight is Inf or NaN.

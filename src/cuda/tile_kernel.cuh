@@ -365,11 +365,9 @@ struct TileEpilogue {
       if (p == Owner) {
         part = make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]);
       } else {
-        const uint4 bits = ptx::load_shared_16(smem + exchange_offset(warpgroup, p, Owner) +
-                                               (u - plan::first_unit(C, Owner)) * unit_bytes +
-                                               static_cast<std::uint32_t>(thread) * 16);
-        part = make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y),
-                           __uint_as_float(bits.z), __uint_as_float(bits.w));
+        part = ptx::load_shared_float4(smem + exchange_offset(warpgroup, p, Owner) +
+                                       (u - plan::first_unit(C, Owner)) * unit_bytes +
+                                       static_cast<std::uint32_t>(thread) * 16);
       }
       sum.x += part.x;
       sum.y += part.y;

@@ -213,6 +213,15 @@ std::optional<LoadResult> sum_load(const RunResult& result, const Load& load) {
   return sum;
 }
 
+/// What every result says of its run.
+RunResult empty_result(const RunOptions& options) {
+  RunResult result;
+  result.shape_file = options.problem.shape_file;
+  result.layers = options.problem.layers;
+  result.replays_queued = options.replays_queued;
+  return result;
+}
+
 }  // namespace
 
 const BaselineResult* CaseResult::against(std::size_t index) const {
@@ -271,10 +280,7 @@ RunResult run_judge(Executor& executor, Contender& contender,
                     const std::vector<Contender*>& baselines, const Weights& weights,
                     const RunOptions& options) {
   const Clock::time_point begin = Clock::now();
-  RunResult result;
-  result.shape_file = options.problem.shape_file;
-  result.layers = options.problem.layers;
-  result.replays_queued = options.replays_queued;
+  RunResult result = empty_result(options);
   result.weights = weights.origin;
   judge_problem(executor, contender, baselines, weights, options, result);
   report_progress(options, "done", 1);
@@ -286,10 +292,7 @@ RunResult run_judge(Executor& executor, Contender& contender,
 RunResult run_layer_by_layer(Executor& executor, const MakeContestants& make,
                              const RunOptions& options) {
   const Clock::time_point begin = Clock::now();
-  RunResult result;
-  result.shape_file = options.problem.shape_file;
-  result.layers = options.problem.layers;
-  result.replays_queued = options.replays_queued;
+  RunResult result = empty_result(options);
   result.weights = generated_origin(options.seed) + ", layer by layer";
   const double total = total_work(options.problem);
   double done = 0;
