@@ -7,6 +7,7 @@
 #include "cuda/tile_kernel_args.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,23 +71,30 @@ void prepare_kernels(Encoding encoding) {
   }
 }
 
-/// The first groups of every row tile side by side (ExceptionView::head).
-std::vector<format::ExceptionGroup> exception_heads(const PackedMatrix& weights) {
+/// The packed tiles as they lie on the GPU: every row tile is followed by its ExceptionHead if the
+/// encoding has exceptions.
+std::vector<unsigned char> device_tiles(const PackedMatrix& weights, std::size_t row_tile_bytes) {
+  const auto tiles = std::as_bytes(PackedAccess::tiles(weights));
   const auto groups = PackedAccess::groups(weights);
-  if (groups.empty()) return {};
   const auto extra_begin = PackedAccess::extra_begin(weights);
-  const std::size_t row_tiles = extra_begin.size() - 1;
-  format::ExceptionGroup empty{};
-  for (format::ExceptionEntry& entry : empty.entries) entry.row = format::unused_row;
-  std::vector<format::ExceptionGroup> heads(head_groups * row_tiles, empty);
+  const auto row_tiles = static_cast<std::size_t>(PackedAccess::row_tiles(weights));
+  const std::size_t tile_bytes = tiles.size() / row_tiles;
+  std::vector<unsigned char> bytes(row_tiles * row_tile_bytes);
   for (std::size_t r = 0; r < row_tiles; ++r) {
+    unsigned char* const to = &bytes[r * row_tile_bytes];
+    std::memcpy(to, tiles.data() + r * tile_bytes, tile_bytes);
+    if (groups.empty()) continue;
     const std::uint32_t extra = extra_begin[r + 1] - extra_begin[r];
-    format::ExceptionGroup* const head = &heads[head_groups * r];
-    head[0] = groups[r];
-    if (extra > 0) head[1] = groups[row_tiles + extra_begin[r]];
-    head[0].entries[0].zero = extra > 1 ? 1 : 0;
+    ExceptionHead head{};
+    for (format::ExceptionEntry& entry : head.groups[1].entries) entry.row = format::unused_row;
+    head.groups[0] = groups[r];
+    if (extra > 0) head.groups[1] = groups[row_tiles + extra_begin[r]];
+    head.groups[0].entries[0].zero = extra > 1 ? 1 : 0;
+    head.more_begin = extra_begin[r] + (extra > 0 ? 1 : 0);
+    head.more_end = extra_begin[r + 1];
+    std::memcpy(to + tile_bytes, &head, sizeof(head));
   }
-  return heads;
+  return bytes;
 }
 
 }  // namespace
@@ -105,10 +113,10 @@ CudaBackend::CudaBackend(const PackedMatrix& weights, const LinearOptions& optio
   const DeviceGuard guard(device_);
   gpu_ = read_facts(device_);
   prepare_kernels(encoding_);
-  tiles_ = upload(PackedAccess::tiles(weights));
-  head_ = upload(std::span<const format::ExceptionGroup>(exception_heads(weights)));
-  groups_ = upload(PackedAccess::groups(weights));
-  extra_begin_ = upload(PackedAccess::extra_begin(weights));
+  tiles_ = upload(std::span<const unsigned char>(
+      device_tiles(weights, static_cast<std::size_t>(row_tile_bytes()))));
+  const auto groups = PackedAccess::groups(weights);
+  if (!groups.empty()) more_groups_ = upload(groups.subspan(row_tiles_));
   // A copy from pageable memory may return before it has arrived; a caller's stream need not wait.
   check(cudaDeviceSynchronize(), "copy of the weights to the GPU");
 }
@@ -145,16 +153,23 @@ void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) co
   }
 }
 
+std::uint64_t CudaBackend::head_offset() const {
+  return static_cast<std::uint64_t>(k_tiles_) *
+         static_cast<std::uint64_t>(plan::tile_bytes(encoding_));
+}
+
+std::uint64_t CudaBackend::row_tile_bytes() const {
+  return head_offset() + (encoding_ == Encoding::split12 ? sizeof(ExceptionHead) : 0);
+}
+
 ExceptionView CudaBackend::exceptions() const {
-  return {head_.as<format::ExceptionGroup>(), groups_.as<format::ExceptionGroup>(),
-          extra_begin_.as<std::uint32_t>(), row_tiles_};
+  return {head_offset(), more_groups_.as<format::ExceptionGroup>()};
 }
 
 void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const {
   StreamArgs kernel_args{};
   kernel_args.tiles = tiles_.as<unsigned char>();
-  kernel_args.row_tile_bytes = static_cast<std::uint64_t>(k_tiles_) *
-                               static_cast<std::uint64_t>(plan::tile_bytes(encoding_));
+  kernel_args.row_tile_bytes = row_tile_bytes();
   kernel_args.x = args.x;
   kernel_args.x_stride_bytes = static_cast<std::uint32_t>(args.x_row_stride * 2);
   kernel_args.out = args.out;
@@ -169,31 +184,34 @@ void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& arg
   kernel_args.x_rows = plan.x_rows;
   kernel_args.layout = plan::stream_layout(plan.instance.stream(), plan.x_rows);
   kernel_args.dependent = programmatic_launch_;
-  launch(plan, &kernel_args, args.stream);
+  launch(plan, dim3(static_cast<unsigned>(plan.grid_x), static_cast<unsigned>(plan.grid_y)),
+         &kernel_args, args.stream);
 }
 
 void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const {
   TileArgs kernel_args{};
   kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows, 1);
-  kernel_args.w_map = make_tile_map(tiles_.as<void>(), plan::tile_bytes(encoding_), k_tiles_,
-                                    row_tiles_, 4 * plan.instance.tile().row_blocks);
+  kernel_args.tiles = tiles_.as<unsigned char>();
+  kernel_args.row_tile_bytes = row_tile_bytes();
   kernel_args.exceptions = exceptions();
   kernel_args.out = args.out;
   kernel_args.m = args.m;
   kernel_args.rows = args.row_end - args.row_begin;
   kernel_args.x_rows = plan.x_rows;
+  kernel_args.token_blocks = static_cast<int>(plan.grid_y);
   kernel_args.k_tiles = k_tiles_;
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
-  kernel_args.row_tiles = static_cast<int>(
-      format::tiles_along(static_cast<std::uint64_t>(kernel_args.rows), format::tile_rows));
+  kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);
   kernel_args.decode = decode_;
   kernel_args.dependent = programmatic_launch_;
-  launch(plan, &kernel_args, args.stream);
+  // Token blocks of the same rows side by side: they read the same weights at the same time.
+  launch(plan, dim3(static_cast<unsigned>(plan.grid_x * plan.grid_y)), &kernel_args, args.stream);
 }
 
-void CudaBackend::launch(const plan::KernelPlan& plan, void* kernel_args, void* stream) const {
+void CudaBackend::launch(const plan::KernelPlan& plan, dim3 grid, void* kernel_args,
+                         void* stream) const {
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(plan.grid_x), static_cast<unsigned>(plan.grid_y));
+  config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(plan.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(plan.smem_bytes);
   config.stream = static_cast<cudaStream_t>(stream);

@@ -27,10 +27,13 @@ class CudaBackend final : public Linear::Backend {
 
  private:
   [[nodiscard]] std::int64_t weight_bytes(std::int64_t rows) const;
+  /// On the GPU: of the ExceptionHead in a row tile, and from a row tile to the next.
+  [[nodiscard]] std::uint64_t head_offset() const;
+  [[nodiscard]] std::uint64_t row_tile_bytes() const;
   [[nodiscard]] ExceptionView exceptions() const;
   void launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const;
   void launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const;
-  void launch(const plan::KernelPlan& plan, void* kernel_args, void* stream) const;
+  void launch(const plan::KernelPlan& plan, dim3 grid, void* kernel_args, void* stream) const;
 
   int device_;
   plan::GpuFacts gpu_;
@@ -41,9 +44,7 @@ class CudaBackend final : public Linear::Backend {
   bool programmatic_launch_;
   std::int64_t group_count_;
   DeviceMemory tiles_;
-  DeviceMemory head_;  // of the exceptions
-  DeviceMemory groups_;
-  DeviceMemory extra_begin_;
+  DeviceMemory more_groups_;  // of exceptions: those that no head has room for
 };
 
 }  // namespace slimgemm::cuda

@@ -31,7 +31,7 @@ struct TokenBlock {
 /// The four entries whose columns a lane holds in A and B fragments: 2t, 2t + 1, 2t + 8, 2t + 9.
 struct LaneEntries {
   std::uint32_t k[4];
-  std::uint32_t tail[4];  // has_rest << 24 | row << 16 | bits
+  std::uint32_t tail[4];  // has_more << 24 | row << 16 | bits
 
   __device__ __forceinline__ std::uint32_t row(int i) const { return tail[i] >> 16 & 0xFF; }
   __device__ __forceinline__ bool used(int i) const { return row(i) != format::unused_row; }
@@ -74,6 +74,23 @@ struct GatheredX {
   }
 };
 
+/// The A fragment of a group with value(i) where entry i's row is this lane's row, else 0.
+template <class Value>
+__device__ __forceinline__ void exception_fragment(std::uint32_t (&a)[4], const LaneEntries& e,
+                                                   int lane, Value value) {
+  const std::uint32_t g = lane / 4;
+  const auto pick = [&](int i, std::uint32_t row) { return e.row(i) == row ? value(i) : 0u; };
+  a[0] = pick(0, g) | pick(1, g) << 16;
+  a[1] = pick(0, g + 8) | pick(1, g + 8) << 16;
+  a[2] = pick(2, g) | pick(3, g) << 16;
+  a[3] = pick(2, g + 8) | pick(3, g + 8) << 16;
+}
+
+/// What an exception's slot decodes to, as BF16.
+__device__ __forceinline__ std::uint32_t stand_in_bits(const DecodeArgs& decode) {
+  return (decode.window & 0xFF) << 8;
+}
+
 /// The exceptions of one row tile, accumulated by one warp.
 template <int TokenTiles>
 struct ExceptionSums {
@@ -84,8 +101,8 @@ struct ExceptionSums {
                                       std::uint32_t stand_in, int lane) {
     std::uint32_t a_stand_in[4];
     std::uint32_t a_true[4];
-    fragment(a_stand_in, entries, lane, [&](int) { return stand_in; });
-    fragment(a_true, entries, lane, [&](int i) { return entries.tail[i] & 0xFFFF; });
+    exception_fragment(a_stand_in, entries, lane, [&](int) { return stand_in; });
+    exception_fragment(a_true, entries, lane, [&](int i) { return entries.tail[i] & 0xFFFF; });
 #pragma unroll
     for (int t = 0; t < TokenTiles; ++t) {
       ptx::mma_m16n8k16(stand_ins[t], a_stand_in, x.b[t][0], x.b[t][1]);
@@ -102,39 +119,24 @@ struct ExceptionSums {
   }
 
   /// Adds the groups after the head, several at a time.
-  __device__ __forceinline__ void add_rest(const ExceptionView& view, std::uint32_t row_tile,
+  __device__ __forceinline__ void add_more(const ExceptionView& view, const ExceptionHead* head,
                                            const TokenBlock& block, std::uint32_t stand_in,
                                            int lane) {
     constexpr int batch = TokenTiles == 1 ? 4 : TokenTiles == 2 ? 2 : 1;
-    const std::uint32_t end = __ldg(view.extra_begin + row_tile + 1);
+    const std::uint32_t end = __ldg(&head->more_end);
 #pragma unroll 1
-    for (std::uint32_t i = __ldg(view.extra_begin + row_tile) + head_groups - 1; i < end;
-         i += batch) {
+    for (std::uint32_t i = __ldg(&head->more_begin); i < end; i += batch) {
       LaneEntries entries[batch];
       GatheredX<TokenTiles> x[batch];
 #pragma unroll
       for (int g = 0; g < batch; ++g) {
-        entries[g] =
-            i + g < end ? load_entries(view.groups + view.row_tiles + i + g, lane) : no_entries();
+        entries[g] = i + g < end ? load_entries(view.more + i + g, lane) : no_entries();
       }
 #pragma unroll
       for (int g = 0; g < batch; ++g) x[g].load(entries[g], block, lane);
 #pragma unroll
       for (int g = 0; g < batch; ++g) add(entries[g], x[g], stand_in, lane);
     }
-  }
-
- private:
-  /// A fragment with value(i) where entry i's row is this lane's row, else 0.
-  template <class Value>
-  __device__ __forceinline__ static void fragment(std::uint32_t (&a)[4], const LaneEntries& e,
-                                                  int lane, Value value) {
-    const std::uint32_t g = lane / 4;
-    const auto pick = [&](int i, std::uint32_t row) { return e.row(i) == row ? value(i) : 0u; };
-    a[0] = pick(0, g) | pick(1, g) << 16;
-    a[1] = pick(0, g + 8) | pick(1, g + 8) << 16;
-    a[2] = pick(2, g) | pick(3, g) << 16;
-    a[3] = pick(2, g + 8) | pick(3, g + 8) << 16;
   }
 };
 

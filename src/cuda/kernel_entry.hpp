@@ -27,6 +27,7 @@ inline const void* stream_kernel_for(std::size_t index) {
   }
 }
 
+const void* tile_kernel_n32(std::size_t index);
 const void* tile_kernel_n64(std::size_t index);
 const void* tile_kernel_n128(std::size_t index);
 const void* tile_kernel_n256(std::size_t index);
@@ -34,6 +35,8 @@ const void* tile_kernel_n256(std::size_t index);
 /// The kernel of an entry of plan::tile_table.
 inline const void* tile_kernel_for(std::size_t index) {
   switch (plan::tile_table[index].tokens) {
+    case 32:
+      return tile_kernel_n32(index);
     case 64:
       return tile_kernel_n64(index);
     case 128:

@@ -309,30 +309,31 @@ struct StreamExceptions {
   __device__ __forceinline__ int row_tile(int r) const {
     return min(share.row_tile + r, args.last_row_tile);
   }
-  __device__ __forceinline__ const format::ExceptionGroup* head(int r) const {
-    return args.exceptions.head + head_groups * static_cast<std::int64_t>(row_tile(r));
+  __device__ __forceinline__ const ExceptionHead* head(int r) const {
+    return reinterpret_cast<const ExceptionHead*>(args.tiles + row_tile(r) * args.row_tile_bytes +
+                                                  args.exceptions.head_offset);
   }
 
   __device__ __forceinline__ void run() const {
     const int later = first + stride * (1 + lane / 2);
-    if (later < C.row_tiles) ptx::prefetch_l2(head(later) + lane % 2);
+    if (later < C.row_tiles) ptx::prefetch_l2(&head(later)->groups[lane % 2]);
     const TokenBlock block{reinterpret_cast<const unsigned char*>(args.x) +
                                static_cast<std::uint64_t>(share.token) * args.x_stride_bytes,
                            args.x_stride_bytes, share.tokens};
-    const std::uint32_t stand_in = (args.decode.window & 0xFF) << 8;
+    const std::uint32_t stand_in = stand_in_bits(args.decode);
 #pragma unroll 1
     for (int r = first; r < C.row_tiles; r += stride) {
-      LaneEntries entries = load_entries(head(r), lane);
-      const LaneEntries more = load_entries(head(r) + 1, lane);
+      LaneEntries entries = load_entries(&head(r)->groups[0], lane);
+      const LaneEntries more = load_entries(&head(r)->groups[1], lane);
       if (args.dependent) ptx::grid_dependency_wait();
-      const std::uint32_t has_rest = __shfl_sync(0xFFFFFFFFu, entries.tail[0] >> 24, 0);
+      const std::uint32_t has_more = __shfl_sync(0xFFFFFFFFu, entries.tail[0] >> 24, 0);
       ExceptionSums<C.token_tiles> sums;
 #pragma unroll 1
       for (int g = 0; g < head_groups && !entries.empty_group(); ++g) {
         sums.add(entries, block, stand_in, lane);
         entries = more;
       }
-      if (has_rest != 0) sums.add_rest(args.exceptions, row_tile(r), block, stand_in, lane);
+      if (has_more != 0) sums.add_more(args.exceptions, head(r), block, stand_in, lane);
 #pragma unroll
       for (int t = 0; t < C.token_tiles; ++t) {
         const std::uint32_t to =

@@ -9,18 +9,23 @@
 
 namespace slimgemm::cuda {
 
-/// Where a kernel finds the exceptions of a matrix. `groups` and `extra_begin` lie as in the file
-/// (docs/format.md section 4). `head` repeats the first two groups of every row tile side by side,
-/// so that they are found without a look at extra_begin: a load that depends on another one costs
-/// microseconds while the weights stream. Byte 7 of a head's first entry is 1 if the row tile has
-/// more than two groups.
-struct ExceptionView {
-  const format::ExceptionGroup* head;
-  const format::ExceptionGroup* groups;
-  const std::uint32_t* extra_begin;
-  std::uint32_t row_tiles;  // of the whole matrix
-};
 inline constexpr int head_groups = 2;
+
+/// What follows the k tiles of every split12 row tile in GPU memory: its first exceptions, found
+/// without a look at any index (a load that depends on another one costs microseconds while the
+/// weights stream), in the page of the weights (so does a page that is not in the TLB). Byte 7 of
+/// the first entry is 1 if there are more.
+struct alignas(128) ExceptionHead {
+  format::ExceptionGroup groups[head_groups];
+  std::uint32_t more_begin;  // in ExceptionView::more, of the row tile's other groups
+  std::uint32_t more_end;
+};
+
+/// Where a kernel finds the exceptions of a matrix.
+struct ExceptionView {
+  std::uint64_t head_offset;           // of a row tile's ExceptionHead, in the row tile
+  const format::ExceptionGroup* more;  // the groups that are not in a head
+};
 
 /// What turns packed bytes into weights.
 struct DecodeArgs {
@@ -31,7 +36,7 @@ struct DecodeArgs {
 struct StreamArgs {
   // First what the first load needs.
   const unsigned char* tiles;
-  std::uint64_t row_tile_bytes;  // of all k tiles of a row tile
+  std::uint64_t row_tile_bytes;  // from a row tile to the next
   const std::uint16_t* x;
   std::uint32_t x_stride_bytes;
   int m;

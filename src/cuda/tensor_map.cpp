@@ -78,18 +78,4 @@ CUtensorMap make_x_map(const std::uint16_t* x, std::int64_t m, std::int64_t k,
                  .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
 }
 
-CUtensorMap make_tile_map(const void* tiles, int tile_bytes, std::int64_t k_tiles,
-                          std::int64_t row_tiles, int box_row_tiles) {
-  // Elements of 8 bytes: a box has at most 256 of them along a side.
-  const auto elements = static_cast<cuuint64_t>(tile_bytes / 8);
-  return encode(
-      {.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
-       .address = tiles,
-       .sizes = {elements, static_cast<cuuint64_t>(k_tiles), static_cast<cuuint64_t>(row_tiles)},
-       .strides_bytes = {static_cast<cuuint64_t>(tile_bytes),
-                         static_cast<cuuint64_t>(tile_bytes) * static_cast<cuuint64_t>(k_tiles)},
-       .box = {static_cast<cuuint32_t>(elements), 1, static_cast<cuuint32_t>(box_row_tiles)},
-       .swizzle = CU_TENSOR_MAP_SWIZZLE_NONE});
-}
-
 }  // namespace slimgemm::cuda

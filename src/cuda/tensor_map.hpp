@@ -17,9 +17,4 @@ bool x_is_aligned(const std::uint16_t* x, std::int64_t row_stride);
 CUtensorMap make_x_map(const std::uint16_t* x, std::int64_t m, std::int64_t k,
                        std::int64_t row_stride, int box_rows, int box_k_tiles);
 
-/// Describes packed tiles as {tile_bytes, k_tiles, row_tiles} with boxes of {tile_bytes, 1,
-/// box_row_tiles}. Row tiles beyond the end read as zero. Errors: as above.
-CUtensorMap make_tile_map(const void* tiles, int tile_bytes, std::int64_t k_tiles,
-                          std::int64_t row_tiles, int box_row_tiles);
-
 }  // namespace slimgemm::cuda

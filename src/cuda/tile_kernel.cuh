@@ -3,37 +3,35 @@
 // rate.
 //
 //   packed tiles                                  x (m x K)
-//     | TMA box {k tile, 4 row tiles a block}      | TMA box {64 k, x_rows}, 128-byte swizzle
+//     | cp.async, 16 bytes a lane                  | TMA box {64 k, x_rows}, 128-byte swizzle
 //     v                                            v
-//   ring of w_stages                             ring of x_stages
-//     | ld.shared, decode in registers,            |
-//     v exceptions patched in                      v
+//   a warp's own ring of w_stages                ring of x_stages, for all
+//     | ld.shared, decode in registers, exceptions |
+//     v overwritten (tile_exceptions.cuh)          v
 //   wgmma m64nNk16: A = 64 decoded weight rows from registers, B = x from shared memory
 //     |
 //     v  FP32 sums of 64 features x tokens in each warpgroup
-//   all partners (k_groups x cluster) send each other the token units the other owns (st.shared
-//   inside a CTA, st.async to another; one mbarrier a warpgroup); each adds them in fixed order
+//   k groups of a CTA swap halves of the tokens in shared memory, CTAs of a cluster send each other
+//   the tokens that the other owns (st.async, an mbarrier a warpgroup); each adds in fixed order
 //     v
 //   stmatrix to a staging tile [token][feature], 16-byte stores
 //
-// Roles: warpgroups 0 .. n-1 consume; the last one's warp 0 copies weights, its warp 1 x. Every
-// ring slot has a full barrier (bytes) and an empty barrier (weights: every consumer thread, x: one
-// arrival a consumer warp). A warpgroup decodes k tile i + 1 while the tensor cores work on k tile
-// i: two sets of fragments, at most one group of wgmma in flight when the older set is overwritten.
-//
-// Exceptions: an exception's slot decodes to a stand-in; the warp that owns its row overwrites it
-// in the fragment with the true weight.
+// Roles: warpgroups 0 .. n-1 consume; each of their lanes copies the weight bytes that it decodes
+// itself, so that cp.async.wait_group is all that weights wait for. One more warp copies x. Every
+// slot of x has a full barrier (bytes) and an empty barrier (an arrival for each warp that reads
+// it). A warpgroup decodes k tile i + 1 while the tensor cores work on k tile i: two sets of
+// fragments, at most one group of wgmma in flight when the older set is overwritten.
 #pragma once
 
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/tile_exceptions.cuh"
 #include "cuda/tile_kernel_args.hpp"
 #include "cuda/weights.cuh"
 #include "plan/kernel_table.hpp"
 
 #include <cuda_bf16.h>
 
-#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -45,36 +43,8 @@ template <plan::TileConfig C>
 struct TileBarriers {
   std::uint64_t x_full[C.x_stages];
   std::uint64_t x_empty[C.x_stages];
-  std::uint64_t w_full[C.w_stages];
-  std::uint64_t w_empty[C.w_stages];
   std::uint64_t received[plan::warpgroups(C)];
 };
-
-/// Where a CTA works.
-struct TileShare {
-  int k_tile_begin;
-  int k_tiles;
-  int row_tile;        // first, in the matrix
-  int last_row_tile;   // of the call, in the matrix
-  std::int64_t token;  // first
-  std::uint32_t rank;
-};
-
-template <plan::TileConfig C>
-__device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
-  TileShare share;
-  share.rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-  const int rank = static_cast<int>(share.rank);
-  share.k_tile_begin = static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * rank / C.cluster);
-  const int k_tile_end =
-      static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / C.cluster);
-  share.k_tiles = k_tile_end - share.k_tile_begin;
-  share.row_tile =
-      args.first_row_tile + static_cast<int>(blockIdx.x) / C.cluster * C.row_blocks * 4;
-  share.last_row_tile = args.first_row_tile + args.row_tiles - 1;
-  share.token = static_cast<std::int64_t>(blockIdx.y) * C.tokens;
-  return share;
-}
 
 /// A position in a ring: slot and parity of its round. Steps by `step` slots.
 template <int Slots>
@@ -90,176 +60,132 @@ struct RingPosition {
   }
 };
 
-/// The weight producer, one lane. Row tiles past the end of the matrix read as zero.
 template <plan::TileConfig C>
-__device__ void produce_weights(const TileArgs& args, const TileShare& share, std::uint32_t ring,
-                                TileBarriers<C>& barriers) {
-  constexpr int stage_bytes = 4 * C.row_blocks * plan::tile_bytes(C.encoding);
-  RingPosition<C.w_stages> at{0};
-  for (int i = 0; i < share.k_tiles; ++i) {
-    const std::uint32_t full = ptx::shared_address(&barriers.w_full[at.slot]);
-    if (i >= C.w_stages) {
-      ptx::mbarrier_wait(ptx::shared_address(&barriers.w_empty[at.slot]), at.parity ^ 1);
-    }
-    ptx::mbarrier_arrive_expect(full, stage_bytes);
-    ptx::tma_load_3d(ring + at.slot * stage_bytes, &args.w_map, 0, share.k_tile_begin + i,
-                     share.row_tile, full);
-    at.advance(1);
-  }
+__device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
+  TileShare share;
+  share.rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
+  const int rank = static_cast<int>(share.rank);
+  share.k_tile_begin = static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * rank / C.cluster);
+  const int k_tile_end =
+      static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / C.cluster);
+  share.k_tiles = k_tile_end - share.k_tile_begin;
+  const int block = static_cast<int>(blockIdx.x) / C.cluster;
+  share.row_tile = args.first_row_tile + block / args.token_blocks * C.row_blocks * 4;
+  share.last_row_tile = args.last_row_tile;
+  share.token = static_cast<std::int64_t>(block % args.token_blocks) * C.tokens;
+  return share;
 }
 
-/// The x producer, one lane. Rows past m keep what they had: a column of B that is not stored.
+/// The warp that copies x, one lane of it. Rows past m keep what they had: a column of B that is
+/// not stored.
 template <plan::TileConfig C>
-__device__ void produce_x(const TileArgs& args, const TileShare& share, std::uint32_t ring,
-                          TileBarriers<C>& barriers) {
-  RingPosition<C.x_stages> at{0};
-  for (int i = 0; i < share.k_tiles; ++i) {
-    const std::uint32_t full = ptx::shared_address(&barriers.x_full[at.slot]);
-    if (i >= C.x_stages) {
-      ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[at.slot]), at.parity ^ 1);
-    }
+struct TileXCopy {
+  const TileArgs& args;
+  const TileShare& share;
+  std::uint32_t ring;
+  TileBarriers<C>& barriers;
+
+  __device__ __forceinline__ void copy(int k_tile, int slot) const {
+    const std::uint32_t full = ptx::shared_address(&barriers.x_full[slot]);
     ptx::mbarrier_arrive_expect(full, args.x_rows * 128);
-    ptx::tma_load_3d(ring + at.slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(share.token),
-                     share.k_tile_begin + i, full);
-    at.advance(1);
+    ptx::tma_load_3d(ring + slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(share.token),
+                     share.k_tile_begin + k_tile, full);
   }
-}
-
-/// The exceptions of one row tile, read by one warp in order of k: a group of 16 at a time, one
-/// entry a lane. Only a row tile with more than one group ever waits for the next.
-struct ExceptionStream {
-  const ExceptionView& view;
-  std::uint32_t extra_begin;  // next extra group to load, and the end
-  std::uint32_t extra_end;
-  uint2 entries;    // this lane's entry: k, row << 16 | bits
-  int cursor = 0;   // next entry
-  int next_k_tile;  // of that entry; INT_MAX: none is left
-
-  __device__ __forceinline__ ExceptionStream(const ExceptionView& view, std::uint32_t row_tile,
-                                             int lane)
-      : view(view) {
-    entries = load(row_tile, lane);
-    extra_begin = view.row_tiles + __ldg(view.extra_begin + row_tile);
-    extra_end = view.row_tiles + __ldg(view.extra_begin + row_tile + 1);
-    look_at_next();
+  __device__ __forceinline__ void fill() const {
+#pragma unroll 1
+    for (int i = 0; i < min(C.x_stages, share.k_tiles); ++i) copy(i, i);
   }
-
-  __device__ __forceinline__ uint2 load(std::uint32_t group, int lane) const {
-    return __ldg(reinterpret_cast<const uint2*>(view.groups + group) + lane % 16);
-  }
-  __device__ __forceinline__ void look_at_next() {
-    const std::uint32_t row_bits = __shfl_sync(0xFFFFFFFFu, entries.y, cursor);
-    const std::uint32_t k = __shfl_sync(0xFFFFFFFFu, entries.x, cursor);
-    const bool used = (row_bits >> 16 & 0xFF) != format::unused_row;
-    next_k_tile = used ? static_cast<int>(k / format::tile_k) : INT_MAX;
-  }
-  __device__ __forceinline__ void advance(int lane) {
-    if (++cursor == format::group_entries) {
-      if (extra_begin == extra_end) {
-        next_k_tile = INT_MAX;
-        return;
-      }
-      entries = load(extra_begin++, lane);
-      cursor = 0;
-    }
-    look_at_next();
-  }
-
-  /// Overwrites the stand-ins of k tile `k_tile` (calls go up in k) in the warp's fragments.
-  __device__ __forceinline__ void patch(std::uint32_t (&fragments)[16], int k_tile, int lane) {
-    while (next_k_tile <= k_tile) {
-      if (next_k_tile == k_tile) {
-        patch_one(fragments, __shfl_sync(0xFFFFFFFFu, entries.x, cursor),
-                  __shfl_sync(0xFFFFFFFFu, entries.y, cursor), lane);
-      }
-      advance(lane);
+  __device__ __forceinline__ void run() const {
+    RingPosition<C.x_stages> at{0};
+    for (int i = C.x_stages; i < share.k_tiles; ++i) {
+      ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[at.slot]), at.parity);
+      copy(i, at.slot);
+      at.advance(1);
     }
   }
-
-  __device__ __forceinline__ static void patch_one(std::uint32_t (&fragments)[16], std::uint32_t k,
-                                                   std::uint32_t row_bits, int lane) {
-    const auto slot = format::fragment_slot(static_cast<int>(row_bits >> 16 & 0xFF),
-                                            static_cast<int>(k % format::tile_k));
-    const int target = lane == slot.lane ? 4 * slot.fragment + slot.index / 2 : -1;
-    const std::uint32_t select = slot.index % 2 ? 0x5410u : 0x3254u;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      if (i == target) fragments[i] = __byte_perm(fragments[i], row_bits, select);
-    }
-  }
-};
-
-struct NoExceptions {
-  __device__ __forceinline__ NoExceptions(const ExceptionView&, std::uint32_t, int) {}
-  __device__ __forceinline__ void patch(std::uint32_t (&)[16], int, int) {}
 };
 
 /// One consumer warpgroup's main loop.
 template <plan::TileConfig C>
 struct TileConsumer {
-  using Exceptions =
-      std::conditional_t<C.encoding == Encoding::split12, ExceptionStream, NoExceptions>;
   static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
 
   const TileArgs& args;
-  const TileShare& share;
   TileBarriers<C>& barriers;
   const int lane;
   const int k_group;
+  const unsigned char* const row_tile;  // of this warp
+  const unsigned char* tile;            // this lane's bytes of the next k tile to copy
+  int to_copy;                          // k tiles of this warpgroup, yet to be copied
+  int steps;                            // all of them
+  std::uint32_t w_ring;                 // this lane's bytes of stage 0
+  int w_stage = 0;
   std::uint32_t x_ring;
-  std::uint32_t w_ring;  // this lane's bytes of its row tile in slot 0
-  Exceptions exceptions;
   RingPosition<C.x_stages> x_at;
-  RingPosition<C.w_stages> w_at;
 
   __device__ __forceinline__ TileConsumer(const TileArgs& args, const TileShare& share,
-                                          TileBarriers<C>& barriers, std::uint32_t smem,
-                                          int warpgroup, int warp_in_group, int lane)
+                                          TileBarriers<C>& barriers, std::uint32_t smem, int warp,
+                                          int lane)
       : args(args),
-        share(share),
         barriers(barriers),
         lane(lane),
-        k_group(warpgroup / C.row_blocks),
-        exceptions(args.exceptions,
-                   static_cast<std::uint32_t>(
-                       min(share.row_tile + warpgroup % C.row_blocks * 4 + warp_in_group,
-                           share.last_row_tile)),
-                   lane),
-        x_at{k_group},
-        w_at{k_group} {
-    constexpr plan::TileLayout layout = plan::tile_layout(C);
-    x_ring = smem + layout.x;
-    w_ring =
-        smem + layout.w + (warpgroup % C.row_blocks * 4 + warp_in_group) * tile_bytes + lane * 16;
+        k_group(warp / 4 / C.row_blocks),
+        // Row tiles past the end repeat the last one; what they give is not stored.
+        row_tile(args.tiles +
+                 min(share.row_tile + warp / 4 % C.row_blocks * 4 + warp % 4, share.last_row_tile) *
+                     args.row_tile_bytes),
+        x_ring(smem),
+        x_at{k_group} {
+    steps = to_copy = (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
+    tile = row_tile +
+           (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes + lane * 16);
+    w_ring = smem + plan::tile_layout(C).w + warp / 4 * plan::w_ring_bytes(C) +
+             warp % 4 * (C.w_stages * tile_bytes) + lane * 16;
   }
 
-  /// Waits for a k tile of weights, frees its slot, decodes it and patches its exceptions.
-  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16], int local_k_tile) {
-    ptx::mbarrier_wait(ptx::shared_address(&barriers.w_full[w_at.slot]), w_at.parity);
-    const std::uint32_t from = w_ring + w_at.slot * (4 * C.row_blocks * tile_bytes);
-    LaneTile<C.encoding> tile;
-    tile.load(from);
-    std::uint32_t arrived = 0;
+  __device__ __forceinline__ void copy(int stage) {
+    if (to_copy > 0) {
 #pragma unroll
-    for (const uint4& plane : tile.plane) arrived ^= plane.x;
-    ptx::mbarrier_arrive(
-        ptx::address_after(ptx::shared_address(&barriers.w_empty[w_at.slot]), arrived, args.zero));
-    w_at.advance(C.k_groups);
+      for (int p = 0; p < LaneTile<C.encoding>::planes; ++p) {
+        ptx::cp_async_16(w_ring + stage * tile_bytes + p * format::plane_bytes,
+                         tile + p * format::plane_bytes);
+      }
+    }
+    ptx::cp_async_commit();
+    --to_copy;
+    tile += C.k_groups * tile_bytes;
+  }
+  __device__ __forceinline__ void fill() {
+#pragma unroll 1
+    for (int s = 0; s < C.w_stages; ++s) copy(s);
+  }
+
+  /// Decodes the next k tile and has its stage refilled.
+  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
+    ptx::cp_async_wait<C.w_stages - 1>();
+    LaneTile<C.encoding> packed;
+    packed.load(w_ring + w_stage * tile_bytes);
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
       std::uint32_t a[4];
-      tile.fragment(f, args.decode.window, a);
+      packed.fragment(f, args.decode.window, a);
 #pragma unroll
       for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[i];
     }
-    exceptions.patch(fragments, share.k_tile_begin + local_k_tile, lane);
+    ptx::pin_registers(fragments);
+    copy(w_stage);
+    if (++w_stage == C.w_stages) w_stage = 0;
+  }
+
+  __device__ __forceinline__ std::uint32_t x_stage() const {
+    return x_ring + x_at.slot * C.tokens * 128;
   }
 
   /// Starts the four wgmma of a k tile.
   __device__ __forceinline__ void multiply(float (&sums)[C.tokens / 2],
                                            std::uint32_t (&fragments)[16]) {
     ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[x_at.slot]), x_at.parity);
-    const std::uint64_t x = ptx::wgmma_descriptor(x_ring + x_at.slot * C.tokens * 128);
+    const std::uint64_t x = ptx::wgmma_descriptor(x_stage());
     ptx::pin_registers(fragments);
     ptx::wgmma_fence();
 #pragma unroll
@@ -271,25 +197,36 @@ struct TileConsumer {
     if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&barriers.x_empty[slot]));
   }
 
-  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2]) {
+  /// Exceptions: TileExceptions or NoTileExceptions.
+  template <class Exceptions>
+  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
     std::uint32_t fragments[2][16];
-    int i = k_group;
-    if (i < share.k_tiles) {
-      decode(fragments[0], i);
-      int previous = -1;
-      // Multiplies with `now` while `next` is decoded; false after the last k tile.
-      const auto step = [&](std::uint32_t(&now)[16], std::uint32_t(&next)[16]) {
-        multiply(sums, now);
-        i += C.k_groups;
-        if (i >= share.k_tiles) return false;
-        ptx::wgmma_wait<1>();  // the group before: `next` and its x are free
-        if (previous >= 0) release_x(previous);
-        previous = x_at.slot;
+    if (steps > 0) {
+      decode(fragments[0]);
+      __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
+      exceptions.start();
+      exceptions.patch(fragments[0], k_group);
+      multiply(sums, fragments[0]);
+      exceptions.advance(k_group);
+      int k_tile = k_group;
+      int left = steps;
+      int previous = x_at.slot;
+      // Decodes the next k tile while the tensor cores work on the one before; false after the
+      // last.
+      const auto step = [&](std::uint32_t(&next)[16]) {
+        if (--left == 0) return false;
         x_at.advance(C.k_groups);
-        decode(next, i);
+        k_tile += C.k_groups;
+        decode(next);
+        exceptions.patch(next, k_tile);
+        multiply(sums, next);
+        exceptions.advance(k_tile);
+        ptx::wgmma_wait<1>();  // the group before: its fragments and its x are free
+        release_x(previous);
+        previous = x_at.slot;
         return true;
       };
-      while (step(fragments[0], fragments[1]) && step(fragments[1], fragments[0])) {
+      while (step(fragments[1]) && step(fragments[0])) {
       }
     }
     ptx::wgmma_wait<0>();
@@ -297,12 +234,13 @@ struct TileConsumer {
   }
 };
 
-/// Sends every partner its token units, adds what the others sent, and stores the result.
+/// From a warpgroup's sums to `out`. Sums are held in units of 8 tokens, as wgmma has them:
+/// [unit][4] in every thread.
 template <plan::TileConfig C>
 struct TileEpilogue {
-  static constexpr int partners = plan::partners(C);
+  static constexpr int units = plan::owned_units(C);  // of a warpgroup, of its CTA's sums
   static constexpr int unit_bytes = 128 * 16;
-  static constexpr int source_bytes = plan::max_units(C) * unit_bytes;
+  static constexpr plan::TileLayout layout = plan::tile_layout(C);
 
   const TileArgs& args;
   const TileShare& share;
@@ -311,64 +249,85 @@ struct TileEpilogue {
   int warpgroup;
   int thread;  // in the warpgroup
 
-  /// The warpgroup that is partner p: CTA p / k_groups of the cluster, k group p % k_groups.
-  __device__ __forceinline__ int partner_warpgroup(int p) const {
-    return p % C.k_groups * C.row_blocks + warpgroup % C.row_blocks;
+  __device__ __forceinline__ int k_group() const { return warpgroup / C.row_blocks; }
+  /// Memory of a warpgroup for what its partner sends, and to put rows of `out` together: with two
+  /// k groups in the ring of x, once all are past it, else in its own ring of weights.
+  __device__ __forceinline__ std::uint32_t scratch(int of_warpgroup) const {
+    return C.k_groups == 2 ? smem + of_warpgroup * plan::scratch_bytes(C)
+                           : smem + layout.w + of_warpgroup * plan::w_ring_bytes(C);
   }
-  __device__ __forceinline__ static std::uint32_t exchange_offset(int owner_warpgroup, int source,
-                                                                  int owner) {
-    const int index = source < owner ? source : source - 1;  // an owner sends itself nothing
-    return plan::tile_layout(C).exchange +
-           (owner_warpgroup * (partners - 1) + index) * source_bytes;
+  __device__ __forceinline__ std::uint32_t staging() const {
+    return scratch(warpgroup) + (C.k_groups == 2 ? units * unit_bytes : 0);
   }
 
-  /// Sends partner P the units that it owns.
-  template <int P>
-  __device__ __forceinline__ void send_to(const float (&sums)[C.tokens / 2], int me) const {
-    constexpr int begin = plan::first_unit(C, P);
-    constexpr int end = plan::first_unit(C, P + 1);
-    constexpr std::uint32_t rank = P / C.k_groups;
-    const int owner = partner_warpgroup(P);
-    const std::uint32_t local =
-        smem + exchange_offset(owner, me, P) + static_cast<std::uint32_t>(thread) * 16;
-    const std::uint32_t barrier = ptx::shared_address(&barriers.received[owner]);
-    const bool remote = rank != share.rank;
-    const std::uint32_t to = remote ? ptx::map_to_rank(local, rank) : local;
-    const std::uint32_t remote_barrier = remote ? ptx::map_to_rank(barrier, rank) : 0;
+  template <int First>
+  __device__ __forceinline__ void split(const float (&sums)[C.tokens / 2], float (&own)[4 * units],
+                                        std::uint32_t to) const {
+    constexpr int other = units - First;
 #pragma unroll
-    for (int u = begin; u < end; ++u) {
-      const float4 v = make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]);
-      if (remote) {
-        ptx::store_async_16(to + (u - begin) * unit_bytes, v, remote_barrier);
-      } else {
-        ptx::store_shared_16(to + (u - begin) * unit_bytes,
-                             make_uint4(__float_as_uint(v.x), __float_as_uint(v.y),
-                                        __float_as_uint(v.z), __float_as_uint(v.w)));
-      }
+    for (int u = 0; u < units; ++u) {
+      const float* v = sums + 4 * (other + u);
+      ptx::store_shared_16(to + u * unit_bytes, make_float4(v[0], v[1], v[2], v[3]));
     }
-    if (!remote) ptx::mbarrier_arrive(barrier);
+#pragma unroll
+    for (int i = 0; i < 4 * units; ++i) own[i] = sums[4 * First + i];
   }
 
-  template <int... P>
-  __device__ __forceinline__ void send(const float (&sums)[C.tokens / 2], int me,
-                                       std::integer_sequence<int, P...>) const {
-    ((P != me ? send_to<P>(sums, me) : void()), ...);
+  /// The two k groups of a row block: each takes one half of the tokens and adds the other's sums.
+  __device__ __forceinline__ void sum_k_groups(const float (&sums)[C.tokens / 2],
+                                               float (&own)[4 * units]) const {
+    const int partner = (warpgroup + C.row_blocks) % plan::warpgroups(C);
+    const std::uint32_t to = scratch(partner) + thread * 16;
+    ptx::named_barrier_sync(1, 128 * plan::warpgroups(C));  // all are past their rings
+    if (k_group() == 0) {
+      split<0>(sums, own, to);
+    } else {
+      split<units>(sums, own, to);
+    }
+    ptx::named_barrier_sync(1, 128 * plan::warpgroups(C));
+#pragma unroll
+    for (int u = 0; u < units; ++u) {
+      const float4 v = ptx::load_shared_float4(scratch(warpgroup) + thread * 16 + u * unit_bytes);
+      own[4 * u] += v.x;
+      own[4 * u + 1] += v.y;
+      own[4 * u + 2] += v.z;
+      own[4 * u + 3] += v.w;
+    }
   }
 
-  /// The sum of unit u (partner `Owner` owns it) over all partners, in their order.
-  template <int Owner>
-  __device__ __forceinline__ float4 total(const float (&sums)[C.tokens / 2], int u) const {
+  /// Where `owner` receives unit u from CTA `source` of the cluster.
+  __device__ __forceinline__ std::uint32_t received(int u, int owner, int source) const {
+    const int index = source < owner ? source : source - 1;  // an owner sends itself nothing
+    return smem + layout.receive + thread * 16 +
+           ((warpgroup * (C.cluster - 1) + index) * plan::max_units(C) + u -
+            plan::first_unit(C, owner)) *
+               unit_bytes;
+  }
+
+  /// The CTAs of the cluster: each owns some units, and is sent those of the others.
+  __device__ __forceinline__ void send(const float (&sums)[4 * units]) const {
+    const int rank = static_cast<int>(share.rank);
+#pragma unroll
+    for (int u = 0; u < units; ++u) {
+      const int owner = plan::unit_owner(C, u);
+      if (owner == rank) continue;
+      const std::uint32_t barrier = ptx::shared_address(&barriers.received[warpgroup]);
+      ptx::store_async_16(
+          ptx::map_to_rank(received(u, owner, rank), owner),
+          make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]),
+          ptx::map_to_rank(barrier, owner));
+    }
+  }
+
+  /// The sum of an own unit over the cluster, in order of rank.
+  __device__ __forceinline__ float4 total(float4 own, int u) const {
+    if constexpr (C.cluster == 1) return own;
+    const int rank = static_cast<int>(share.rank);
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
-    for (int p = 0; p < partners; ++p) {
-      float4 part;
-      if (p == Owner) {
-        part = make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]);
-      } else {
-        part = ptx::load_shared_float4(smem + exchange_offset(warpgroup, p, Owner) +
-                                       (u - plan::first_unit(C, Owner)) * unit_bytes +
-                                       static_cast<std::uint32_t>(thread) * 16);
-      }
+    for (int source = 0; source < C.cluster; ++source) {
+      float4 part = own;
+      if (source != rank) part = ptx::load_shared_float4(received(u, rank, source));
       sum.x += part.x;
       sum.y += part.y;
       sum.z += part.z;
@@ -377,41 +336,37 @@ struct TileEpilogue {
     return sum;
   }
 
-  __device__ __forceinline__ std::uint32_t pack(float a, float b) const {
+  __device__ __forceinline__ static std::uint32_t pack(float a, float b) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
     return reinterpret_cast<const std::uint32_t&>(pair);
   }
 
-  /// Adds and writes this partner's units to the staging tile, then to out.
-  template <int Owner>
-  __device__ __forceinline__ void finish(const float (&sums)[C.tokens / 2]) const {
-    constexpr int begin = plan::first_unit(C, Owner);
-    constexpr int end = plan::first_unit(C, Owner + 1);
+  /// Sums over the cluster and writes them to `out`, by way of a tile [token][64 features].
+  __device__ __forceinline__ void finish(const float (&sums)[4 * units]) const {
     const int lane = thread % 32;
-    const int warp = thread / 32;
-    const std::uint32_t staging = smem + plan::tile_layout(C).staging +
-                                  warpgroup * plan::max_units(C) * 8 * plan::staging_row_bytes;
-    if constexpr (partners > 1) {
+    if constexpr (C.cluster > 1) {
+      send(sums);
       ptx::mbarrier_wait_cluster(ptx::shared_address(&barriers.received[warpgroup]), 0);
     }
+    // The warps that share the ring of weights are past it.
+    if constexpr (C.k_groups == 1) ptx::named_barrier_sync(2 + warpgroup, 128);
+    const std::uint32_t rows =
+        staging() + lane % 8 * plan::staging_row_bytes + thread / 32 * 32 + lane / 8 % 2 * 16;
 #pragma unroll
-    for (int u = begin; u < end; u += 2) {  // 16 tokens x 16 features a stmatrix
-      const float4 a = total<Owner>(sums, u);
-      const float4 b = u + 1 < end ? total<Owner>(sums, u + 1) : a;
-      const std::uint32_t r[4] = {pack(a.x, a.y), pack(a.z, a.w), pack(b.x, b.y), pack(b.z, b.w)};
-      // Stored matrix l / 8: features 8 * (l / 8 % 2) of the warp's 16, tokens 8 * (l / 16).
-      int token = (u - begin) * 8 + lane % 8 + lane / 16 * 8;
-      if (u + 1 >= end) token = (u - begin) * 8 + lane % 8;  // the same values once more
-      ptx::stmatrix_x4_trans(
-          staging + token * plan::staging_row_bytes + warp * 32 + lane / 8 % 2 * 16, r);
+    for (int u = 0; u < units; ++u) {
+      if (plan::unit_owner(C, u) != static_cast<int>(share.rank)) continue;
+      const float4 v =
+          total(make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]), u);
+      ptx::stmatrix_x2_trans(rows + u * 8 * plan::staging_row_bytes, pack(v.x, v.y),
+                             pack(v.z, v.w));
     }
-    ptx::named_barrier_sync(1 + warpgroup, 128);
-    store_staged(staging, begin * 8, (end - begin) * 8);
+    ptx::named_barrier_sync(2 + warpgroup, 128);
+    store_staged(8 * plan::first_unit(C, static_cast<int>(share.rank)),
+                 8 * plan::first_unit(C, static_cast<int>(share.rank) + 1));
   }
 
-  /// Copies `count` staged tokens of 64 features to out, 16 bytes a thread where out allows it.
-  __device__ __forceinline__ void store_staged(std::uint32_t staging, int first_token,
-                                               int count) const {
+  /// Copies staged tokens of 64 features to out, 16 bytes a thread where out allows it.
+  __device__ __forceinline__ void store_staged(int first, int end) const {
     auto* const out = static_cast<__nv_bfloat16*>(args.out);
     const std::int64_t feature = static_cast<std::int64_t>(share.row_tile - args.first_row_tile +
                                                            warpgroup % C.row_blocks * 4) *
@@ -421,10 +376,11 @@ struct TileEpilogue {
     if (features_left <= 0) return;
     const bool vectors =
         features_left >= 8 && args.rows % 8 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
-    for (int t = thread / 8; t < count; t += 16) {
-      const std::int64_t token = share.token + first_token + t;
+    for (int t = first + thread / 8; t < end; t += 16) {
+      const std::int64_t token = share.token + k_group() * units * 8 + t;
       if (token >= args.m) break;
-      const uint4 v = ptx::load_shared_16(staging + t * plan::staging_row_bytes + thread % 8 * 16);
+      const uint4 v =
+          ptx::load_shared_16(staging() + t * plan::staging_row_bytes + thread % 8 * 16);
       __nv_bfloat16* const to = out + token * args.rows + feature;
       if (vectors) {
         *reinterpret_cast<uint4*>(to) = v;
@@ -440,19 +396,14 @@ struct TileEpilogue {
     }
   }
 
-  template <int Owner = 0>
-  __device__ __forceinline__ void finish_as(const float (&sums)[C.tokens / 2], int me) const {
-    if (me == Owner) {
-      finish<Owner>(sums);
-    } else if constexpr (Owner + 1 < partners) {
-      finish_as<Owner + 1>(sums, me);
-    }
-  }
-
   __device__ __forceinline__ void run(const float (&sums)[C.tokens / 2]) const {
-    const int me = static_cast<int>(share.rank) * C.k_groups + warpgroup / C.row_blocks;
-    if constexpr (partners > 1) send(sums, me, std::make_integer_sequence<int, partners>{});
-    finish_as(sums, me);
+    if constexpr (C.k_groups == 2) {
+      float own[4 * units];
+      sum_k_groups(sums, own);
+      finish(own);
+    } else {
+      finish(sums);
+    }
   }
 };
 
@@ -462,27 +413,27 @@ __device__ __forceinline__ void init_barriers(TileBarriers<C>& barriers, std::ui
     ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[s]), 1);
     ptx::mbarrier_init(ptx::shared_address(&barriers.x_empty[s]), 4 * C.row_blocks);
   }
-  for (int s = 0; s < C.w_stages; ++s) {
-    ptx::mbarrier_init(ptx::shared_address(&barriers.w_full[s]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&barriers.w_empty[s]), 128 * C.row_blocks);
-  }
-  // What a warpgroup receives: an arrival a thread of the CTA's other k groups, bytes from other
-  // CTAs.
-  constexpr int arrivals = 128 * (C.k_groups - 1) + (C.cluster > 1 ? 1 : 0);
-  if constexpr (arrivals > 0) {
-    for (int w = 0; w < plan::warpgroups(C); ++w) {
-      ptx::mbarrier_init(ptx::shared_address(&barriers.received[w]), arrivals);
+  if constexpr (C.cluster > 1) {
+    for (auto& received : barriers.received) {
+      ptx::mbarrier_init(ptx::shared_address(&received), 1);
     }
   }
   ptx::fence_mbarrier_init();
   if constexpr (C.cluster > 1) {
-    for (int w = 0; w < plan::warpgroups(C); ++w) {
-      const int me = static_cast<int>(rank) * C.k_groups + w / C.row_blocks;
-      const int units = plan::first_unit(C, me + 1) - plan::first_unit(C, me);
-      ptx::mbarrier_arrive_expect(ptx::shared_address(&barriers.received[w]),
-                                  (C.cluster - 1) * C.k_groups * units * 128 * 16);
+    const int units = plan::first_unit(C, static_cast<int>(rank) + 1) -
+                      plan::first_unit(C, static_cast<int>(rank));
+    for (auto& received : barriers.received) {
+      ptx::mbarrier_arrive_expect(ptx::shared_address(&received),
+                                  (C.cluster - 1) * units * 128 * 16);
     }
   }
+}
+
+/// After a role's first loads: every barrier is initialised, here and (cluster_wait) elsewhere.
+template <plan::TileConfig C>
+__device__ __forceinline__ void meet() {
+  __syncthreads();
+  if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
 }
 
 /// Index: entry of plan::tile_table.
@@ -491,7 +442,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
     tile_kernel(const __grid_constant__ TileArgs args) {
   constexpr plan::TileConfig C = plan::tile_table[Index];
   constexpr plan::TileLayout layout = plan::tile_layout(C);
-  constexpr int consumers = plan::warpgroups(C);
+  constexpr int x_warp = 4 * plan::warpgroups(C);
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   auto& barriers = *reinterpret_cast<TileBarriers<C>*>(smem_bytes + layout.barriers);
   const std::uint32_t smem = ptx::shared_address(smem_bytes);
@@ -499,34 +450,34 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = threadIdx.x % 32;
   const TileShare share = tile_share<C>(args);
-  if (warp == 4 * consumers && lane == 0) {
-    ptx::prefetch_tensor_map(&args.x_map);
-    ptx::prefetch_tensor_map(&args.w_map);
-    init_barriers<C>(barriers, share.rank);
-  }
   if (args.dependent) ptx::launch_dependents();
-  __syncthreads();
-  if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();  // this CTA's barriers are ready
-  // Only the weights may be read before the grid that writes x is complete.
-  if (args.dependent && warp != 4 * consumers) ptx::grid_dependency_wait();
 
-  if (warp >= 4 * consumers) {
-    if constexpr (consumers > 1) ptx::set_max_registers_down<24>();
-    if (warp == 4 * consumers && lane == 0) {
-      produce_weights<C>(args, share, smem + layout.w, barriers);
-    } else if (warp == 4 * consumers + 1 && lane == 0) {
-      produce_x<C>(args, share, smem + layout.x, barriers);
-    }
-    __syncwarp();
-    if constexpr (C.cluster > 1) ptx::cluster_wait();
-  } else {
-    if constexpr (consumers > 1) ptx::set_max_registers_up<240>();
+  if (warp < x_warp) {
+    using Exceptions =
+        std::conditional_t<plan::has_exceptions(C), TileExceptions<C>, NoTileExceptions>;
+    TileConsumer<C> consumer(args, share, barriers, smem, warp, lane);
+    Exceptions exceptions(args.exceptions, share, consumer.row_tile, consumer.k_group,
+                          smem + layout.heads + warp * plan::exception_head_bytes, lane);
+    consumer.fill();
+    meet<C>();
     float sums[C.tokens / 2] = {};
-    TileConsumer<C> consumer(args, share, barriers, smem, warp / 4, warp % 4, lane);
-    consumer.run(sums);
+    consumer.run(sums, exceptions);
     if constexpr (C.cluster > 1) ptx::cluster_wait();  // the others' barriers are ready
     TileEpilogue<C>{args, share, barriers, smem, warp / 4, static_cast<int>(threadIdx.x) % 128}.run(
         sums);
+  } else {
+    const TileXCopy<C> x_copy{args, share, smem, barriers};
+    if (lane == 0) {
+      ptx::prefetch_tensor_map(&args.x_map);
+      init_barriers<C>(barriers, share.rank);
+      if (args.dependent) ptx::grid_dependency_wait();
+      x_copy.fill();
+    }
+    __syncwarp();
+    meet<C>();
+    if (lane == 0) x_copy.run();
+    __syncwarp();
+    if constexpr (C.cluster > 1) ptx::cluster_wait();
   }
   // No closing cluster barrier: a warpgroup leaves when all that is sent to it has arrived.
 }

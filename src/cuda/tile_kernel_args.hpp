@@ -10,18 +10,19 @@ namespace slimgemm::cuda {
 
 struct TileArgs {
   CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, 1}
-  CUtensorMap w_map;  // 3-D {tile, k tiles, row tiles}, box {tile, 1, 4 * row_blocks}
+  const unsigned char* tiles;
+  std::uint64_t row_tile_bytes;  // from a row tile to the next
   ExceptionView exceptions;
   void* out;  // m x rows, BF16
   std::int64_t m;
   std::int64_t rows;  // output features of this call
   int x_rows;         // min(m, tokens)
+  int token_blocks;   // neighbouring CTAs (clusters) share weights
   int k_tiles;
   int first_row_tile;  // of the matrix
-  int row_tiles;       // of this call
+  int last_row_tile;   // of this call, in the matrix
   DecodeArgs decode;
-  std::uint32_t zero;  // 0 (ptx::address_after)
-  bool dependent;      // as in StreamArgs
+  bool dependent;  // as in StreamArgs
 };
 
 }  // namespace slimgemm::cuda

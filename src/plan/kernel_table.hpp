@@ -158,14 +158,14 @@ static_assert(all_valid(), "an instance of stream_table breaks a limit of the ke
 ///
 /// A CTA computes row_blocks * 64 output features for `tokens` tokens. Each block of 64 features
 /// has k_groups warpgroups that take the k tiles in turn; `cluster` CTAs split k between them. One
-/// more warpgroup copies weights and x.
+/// more warp copies x.
 struct TileConfig {
   Encoding encoding;
-  int tokens;      ///< wgmma's n: 64, 128 or 256
+  int tokens;      ///< wgmma's n: 32, 64, 128 or 256
   int row_blocks;  ///< 64-row blocks a CTA; an x tile is reused over them
   int k_groups;    ///< warpgroups that share a row block and alternate k tiles
   int x_stages;    ///< k tiles of x in flight (a multiple of k_groups)
-  int w_stages;    ///< k tiles of weights in flight (a multiple of k_groups)
+  int w_stages;    ///< k tiles of weights in flight a warpgroup
   int cluster;     ///< CTAs that split k
 
   friend constexpr bool operator==(const TileConfig&, const TileConfig&) = default;
@@ -173,55 +173,76 @@ struct TileConfig {
 
 inline constexpr TileConfig tile_table[] = {
     // encoding, tokens, row_blocks, k_groups, x_stages, w_stages, cluster
-    {Encoding::split12, 64, 1, 2, 10, 8, 1}, {Encoding::split12, 64, 1, 2, 10, 8, 2},
-    {Encoding::split12, 64, 1, 2, 10, 8, 3}, {Encoding::split12, 128, 1, 2, 8, 8, 1},
-    {Encoding::split12, 128, 1, 2, 6, 8, 2}, {Encoding::split12, 128, 1, 2, 6, 8, 3},
-    {Encoding::split12, 128, 2, 1, 6, 6, 1}, {Encoding::split12, 128, 2, 1, 6, 6, 2},
-    {Encoding::split12, 128, 2, 1, 6, 5, 3}, {Encoding::split12, 256, 1, 1, 4, 6, 1},
-    {Encoding::raw16, 64, 1, 2, 10, 8, 1},   {Encoding::raw16, 64, 1, 2, 10, 8, 2},
-    {Encoding::raw16, 128, 1, 2, 8, 6, 1},   {Encoding::raw16, 128, 2, 1, 6, 5, 1},
-    {Encoding::raw16, 128, 2, 1, 6, 4, 2},
+    {Encoding::split12, 32, 1, 2, 12, 6, 1}, {Encoding::split12, 32, 1, 2, 12, 6, 2},
+    {Encoding::split12, 32, 1, 2, 12, 6, 3}, {Encoding::split12, 64, 1, 2, 8, 4, 1},
+    {Encoding::split12, 64, 1, 2, 10, 5, 1}, {Encoding::split12, 64, 1, 2, 10, 4, 2},
+    {Encoding::split12, 64, 1, 2, 10, 5, 3}, {Encoding::split12, 128, 1, 2, 10, 3, 1},
+    {Encoding::split12, 128, 1, 2, 8, 3, 2}, {Encoding::split12, 128, 1, 2, 8, 3, 3},
+    {Encoding::split12, 128, 2, 1, 6, 5, 1}, {Encoding::split12, 128, 2, 1, 6, 5, 2},
+    {Encoding::split12, 128, 2, 1, 6, 6, 3}, {Encoding::split12, 256, 1, 1, 4, 6, 1},
+    {Encoding::raw16, 32, 1, 2, 12, 5, 1},   {Encoding::raw16, 64, 1, 2, 10, 4, 1},
+    {Encoding::raw16, 64, 1, 2, 10, 4, 2},   {Encoding::raw16, 128, 1, 2, 8, 3, 1},
+    {Encoding::raw16, 128, 2, 1, 6, 5, 1},   {Encoding::raw16, 128, 2, 1, 6, 4, 2},
 };
 inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table[0]);
 
+constexpr bool has_exceptions(const TileConfig& c) { return c.encoding == Encoding::split12; }
 constexpr int warpgroups(const TileConfig& c) { return c.row_blocks * c.k_groups; }
-constexpr int cta_threads(const TileConfig& c) { return 128 * (warpgroups(c) + 1); }
-/// Warpgroups, over the cluster, that hold partial sums of the same results. Each ends up owning a
-/// run of the token units (8 tokens).
-constexpr int partners(const TileConfig& c) { return c.k_groups * c.cluster; }
-constexpr int token_units(const TileConfig& c) { return c.tokens / 8; }
-constexpr int first_unit(const TileConfig& c, int partner) {
-  return token_units(c) * partner / partners(c);
+constexpr int cta_threads(const TileConfig& c) { return 128 * warpgroups(c) + 32; }
+/// A unit is 8 tokens. Warpgroups that share k in a CTA own equal parts of the tokens; of such a
+/// part, every CTA of the cluster owns a run of units.
+constexpr int owned_units(const TileConfig& c) { return c.tokens / 8 / c.k_groups; }
+constexpr int first_unit(const TileConfig& c, int rank) {
+  return owned_units(c) * rank / c.cluster;
+}
+constexpr int unit_owner(const TileConfig& c, int unit) {
+  int rank = 0;
+  while (first_unit(c, rank + 1) <= unit) ++rank;
+  return rank;
 }
 constexpr int max_units(const TileConfig& c) {
-  return (token_units(c) + partners(c) - 1) / partners(c);
+  return (owned_units(c) + c.cluster - 1) / c.cluster;
+}
+
+inline constexpr int staging_row_bytes = 144;     // 64 features, and 8 more against bank conflicts
+inline constexpr int exception_head_bytes = 384;  // of a row tile, see ExceptionHead
+
+constexpr int w_ring_bytes(const TileConfig& c) {  // of a warpgroup
+  return c.w_stages * 4 * tile_bytes(c.encoding);
+}
+/// What a warpgroup needs after the main loop: FP32 units of a partner, BF16 [token][64 + 8].
+constexpr int scratch_bytes(const TileConfig& c) {
+  const int from_partner = c.k_groups == 2 ? owned_units(c) * 128 * 16 : 0;
+  return from_partner + owned_units(c) * 8 * staging_row_bytes;
 }
 
 /// Dynamic shared memory of a tile kernel, in bytes.
 struct TileLayout {
-  int x;         ///< x stages, first (1024-byte aligned)
-  int w;         ///< weight stages
-  int exchange;  ///< FP32 [warpgroup][other partner][unit][thread][4]
-  int staging;   ///< BF16 [warpgroup][token][64 + 8]
+  int x;        ///< x stages, first (1024-byte aligned)
+  int w;        ///< weight stages [warpgroup][warp]
+  int receive;  ///< FP32 [warpgroup][other CTA of the cluster][unit][thread][4]
+  int heads;    ///< of the exceptions [warpgroup][warp]
   int barriers;
   int total;
 };
-inline constexpr int staging_row_bytes = 144;
 
 constexpr TileLayout tile_layout(const TileConfig& c) {
   TileLayout layout{};
   layout.w = c.x_stages * c.tokens * 128;
-  layout.exchange = layout.w + c.w_stages * c.row_blocks * 4 * tile_bytes(c.encoding);
-  layout.staging = layout.exchange + warpgroups(c) * (partners(c) - 1) * max_units(c) * 128 * 16;
-  layout.barriers = layout.staging + warpgroups(c) * max_units(c) * 8 * staging_row_bytes;
-  layout.total = layout.barriers + 8 * (2 * c.x_stages + 2 * c.w_stages + warpgroups(c));
+  layout.receive = layout.w + warpgroups(c) * w_ring_bytes(c);
+  layout.heads = layout.receive + warpgroups(c) * (c.cluster - 1) * max_units(c) * 128 * 16;
+  layout.barriers =
+      layout.heads + (has_exceptions(c) ? 4 * warpgroups(c) * exception_head_bytes : 0);
+  layout.total = layout.barriers + 8 * (2 * c.x_stages + warpgroups(c));
   return layout;
 }
 
 constexpr bool is_valid(const TileConfig& c) {
   // A slot of x is released when the next k tile of its group has started: two a group at least.
-  return c.x_stages % c.k_groups == 0 && c.w_stages % c.k_groups == 0 &&
-         c.x_stages >= 2 * c.k_groups && warpgroups(c) <= 2 &&
+  const int scratch_room =
+      c.k_groups == 2 ? c.x_stages * c.tokens * 128 / warpgroups(c) : w_ring_bytes(c);
+  return (c.k_groups == 1 || c.k_groups == 2) && c.x_stages % c.k_groups == 0 &&
+         c.x_stages >= 2 * c.k_groups && scratch_bytes(c) <= scratch_room &&
          tile_layout(c).total <= smem_limit_bytes && c.encoding != Encoding::raw32;
 }
 constexpr bool all_tiles_valid() {

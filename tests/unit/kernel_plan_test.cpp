@@ -129,12 +129,16 @@ TEST(StreamConfig, OwnersHaveAllUnitsOnce) {
   }
 }
 
-TEST(TileConfig, PartnersOwnAllUnitsOnce) {
+TEST(TileConfig, RanksOwnAllUnitsOnce) {
   for (const TileConfig& c : tile_table) {
+    EXPECT_EQ(owned_units(c) * c.k_groups * 8, c.tokens);
     EXPECT_EQ(first_unit(c, 0), 0);
-    EXPECT_EQ(first_unit(c, partners(c)), token_units(c));
-    for (int p = 0; p < partners(c); ++p) {
-      EXPECT_LE(first_unit(c, p + 1) - first_unit(c, p), max_units(c));
+    EXPECT_EQ(first_unit(c, c.cluster), owned_units(c));
+    for (int rank = 0; rank < c.cluster; ++rank) {
+      EXPECT_LE(first_unit(c, rank + 1) - first_unit(c, rank), max_units(c));
+      for (int u = first_unit(c, rank); u < first_unit(c, rank + 1); ++u) {
+        EXPECT_EQ(unit_owner(c, u), rank);
+      }
     }
   }
 }

@@ -18,6 +18,13 @@ __device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* gl
                "r"(bytes)
                : "memory");
 }
+/// 8 and 4 bytes, through L1.
+__device__ __forceinline__ void cp_async_8(std::uint32_t shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(global) : "memory");
+}
+__device__ __forceinline__ void cp_async_4(std::uint32_t shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(global) : "memory");
+}
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -54,13 +61,10 @@ __device__ __forceinline__ uint4 load_shared_16(std::uint32_t address) {
   return v;
 }
 
-/// `address`, by way of `value`: what uses the result can't start before the value has arrived. A
-/// load is complete only then, so this is how to hand memory back for overwriting. `zero` is 0 at
-/// run time, unknown to the compiler. (An instruction under a predicate would do, too, but makes
-/// the compiler give up uniform registers around it.)
-__device__ __forceinline__ std::uint32_t address_after(std::uint32_t address, std::uint32_t value,
-                                                       std::uint32_t zero) {
-  return address | (value & zero);
+__device__ __forceinline__ uint2 load_shared_8(std::uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+  return v;
 }
 
 __device__ __forceinline__ void store_shared_16(std::uint32_t address, uint4 v) {
@@ -72,6 +76,12 @@ __device__ __forceinline__ void store_shared_16(std::uint32_t address, uint4 v) 
 __device__ __forceinline__ void store_shared_16(std::uint32_t address, const float (&v)[4]) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v[0]), "f"(v[1]),
                "f"(v[2]), "f"(v[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_shared_16(std::uint32_t address, float4 v) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
+               "f"(v.z), "f"(v.w)
                : "memory");
 }
 

@@ -26,14 +26,13 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], std::uint32_t
                : "memory");
 }
 
-/// Stores four 8x8 matrices of 16-bit elements transposed: lane l gives the address of row l % 8 of
-/// stored matrix l / 8.
-__device__ __forceinline__ void stmatrix_x4_trans(std::uint32_t address,
-                                                  const std::uint32_t (&r)[4]) {
-  asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-      "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-      : "memory");
+/// Stores two 8x8 matrices of 16-bit elements transposed: lane l < 16 gives the address of row l %
+/// 8 of stored matrix l / 8.
+__device__ __forceinline__ void stmatrix_x2_trans(std::uint32_t address, std::uint32_t r0,
+                                                  std::uint32_t r1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address),
+               "r"(r0), "r"(r1)
+               : "memory");
 }
 
 }  // namespace slimgemm::cuda::ptx

@@ -43,6 +43,20 @@ struct Wgmma;
       SLIMGEMM_ACCUMULATORS_8(d, i + 16), SLIMGEMM_ACCUMULATORS_8(d, i + 24)
 
 template <>
+struct Wgmma<32> {
+  __device__ __forceinline__ static void mma(float (&d)[16], const std::uint32_t* a,
+                                             std::uint64_t b) {
+    asm volatile(
+        "{ .reg .pred add; setp.ne.b32 add, 1, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+        "}, {%16, %17, %18, %19}, %20, add, 1, 1, 0; }"
+        : SLIMGEMM_ACCUMULATORS_8(d, 0), SLIMGEMM_ACCUMULATORS_8(d, 8)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+};
+
+template <>
 struct Wgmma<64> {
   __device__ __forceinline__ static void mma(float (&d)[32], const std::uint32_t* a,
                                              std::uint64_t b) {
