@@ -141,7 +141,7 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
   const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us;
   const double exchange_us = c.cluster > 1     ? fit::tile_cluster_us * c.cluster
-                             : partners(c) > 1 ? 0.4
+                             : c.k_groups > 1 ? 0.4
                                                : 0.1;
   return both(loop_us, weight_read_us(problem), fit::tile_sharpness) + fit::tile_start_us + out_us +
          exchange_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
