@@ -12,6 +12,7 @@ namespace slimgemm::cuda {
 const void* stream_kernel_t1(std::size_t index);
 const void* stream_kernel_t2(std::size_t index);
 const void* stream_kernel_t4(std::size_t index);
+const void* stream_kernel_t8(std::size_t index);
 
 /// The kernel of an entry of plan::stream_table.
 inline const void* stream_kernel_for(std::size_t index) {
@@ -22,6 +23,8 @@ inline const void* stream_kernel_for(std::size_t index) {
       return stream_kernel_t2(index);
     case 4:
       return stream_kernel_t4(index);
+    case 8:
+      return stream_kernel_t8(index);
     default:
       return nullptr;
   }
