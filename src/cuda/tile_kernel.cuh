@@ -432,7 +432,7 @@ __device__ __forceinline__ void init_barriers(TileBarriers<C>& barriers, std::ui
 /// After a role's first loads: every barrier is initialised, here and (cluster_wait) elsewhere.
 template <plan::TileConfig C>
 __device__ __forceinline__ void meet() {
-  __syncthreads();
+  ptx::named_barrier_sync(0, plan::cta_threads(C));  // each role comes from code of its own
   if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
 }
 

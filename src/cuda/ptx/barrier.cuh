@@ -57,7 +57,7 @@ __device__ __forceinline__ void mbarrier_wait_cluster(std::uint32_t barrier, std
       : "memory");
 }
 
-/// Barrier over `threads` threads of the CTA; ids 1..15 (0 is __syncthreads).
+/// Barrier over `threads` threads of the CTA, ids 0..15; 0 is the one of __syncthreads.
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
