@@ -53,11 +53,12 @@ struct TileExceptions {
   int next_k_tile = none;  // of the first pending entry
   std::uint32_t next_code = 0;
 
-  /// Asks for the head, in the cp.async group that the warp commits next.
   __device__ __forceinline__ TileExceptions(const ExceptionView& view, const TileShare& share,
-                                            const unsigned char* row_tile, int k_group,
-                                            std::uint32_t head, int lane)
-      : view(view), share(share), lane(lane), k_group(k_group), head(head) {
+                                            int k_group, std::uint32_t head, int lane)
+      : view(view), share(share), lane(lane), k_group(k_group), head(head) {}
+
+  /// Asks for the head, in the cp.async group that the warp commits next.
+  __device__ __forceinline__ void ask(const unsigned char* row_tile) const {
     if (lane * 16 < plan::exception_head_bytes) {
       ptx::cp_async_16(head + lane * 16, row_tile + view.head_offset + lane * 16);
     }
@@ -178,6 +179,7 @@ struct TileExceptions {
 struct NoTileExceptions {
   template <class... Args>
   __device__ __forceinline__ explicit NoTileExceptions(Args&&...) {}
+  __device__ __forceinline__ void ask(const unsigned char*) const {}
   __device__ __forceinline__ void start() {}
   __device__ __forceinline__ void patch(std::uint32_t (&)[16], int) {}
   __device__ __forceinline__ void advance(int) {}

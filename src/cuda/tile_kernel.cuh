@@ -429,13 +429,6 @@ __device__ __forceinline__ void init_barriers(TileBarriers<C>& barriers, std::ui
   }
 }
 
-/// After a role's first loads: every barrier is initialised, here and (cluster_wait) elsewhere.
-template <plan::TileConfig C>
-__device__ __forceinline__ void meet() {
-  ptx::named_barrier_sync(0, plan::cta_threads(C));  // each role comes from code of its own
-  if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
-}
-
 /// Index: entry of plan::tile_table.
 template <std::size_t Index>
 __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
@@ -452,29 +445,34 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   const TileShare share = tile_share<C>(args);
   if (args.dependent) ptx::launch_dependents();
 
-  if (warp < x_warp) {
-    using Exceptions =
-        std::conditional_t<plan::has_exceptions(C), TileExceptions<C>, NoTileExceptions>;
-    TileConsumer<C> consumer(args, share, barriers, smem, warp, lane);
-    Exceptions exceptions(args.exceptions, share, consumer.row_tile, consumer.k_group,
-                          smem + layout.heads + warp * plan::exception_head_bytes, lane);
+  // First of all, each role asks for what it needs first.
+  const bool consumes = warp < x_warp;
+  using Exceptions =
+      std::conditional_t<plan::has_exceptions(C), TileExceptions<C>, NoTileExceptions>;
+  TileConsumer<C> consumer(args, share, barriers, smem, warp, lane);
+  Exceptions exceptions(args.exceptions, share, consumer.k_group,
+                        smem + layout.heads + warp * plan::exception_head_bytes, lane);
+  const TileXCopy<C> x_copy{args, share, smem, barriers};
+  if (consumes) {
+    exceptions.ask(consumer.row_tile);
     consumer.fill();
-    meet<C>();
+  } else if (lane == 0) {
+    ptx::prefetch_tensor_map(&args.x_map);
+    init_barriers<C>(barriers, share.rank);
+    if (args.dependent) ptx::grid_dependency_wait();
+    x_copy.fill();
+  }
+  __syncwarp();
+  __syncthreads();  // barriers are initialised, here and (cluster_wait) in the others
+  if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
+
+  if (consumes) {
     float sums[C.tokens / 2] = {};
     consumer.run(sums, exceptions);
-    if constexpr (C.cluster > 1) ptx::cluster_wait();  // the others' barriers are ready
+    if constexpr (C.cluster > 1) ptx::cluster_wait();
     TileEpilogue<C>{args, share, barriers, smem, warp / 4, static_cast<int>(threadIdx.x) % 128}.run(
         sums);
   } else {
-    const TileXCopy<C> x_copy{args, share, smem, barriers};
-    if (lane == 0) {
-      ptx::prefetch_tensor_map(&args.x_map);
-      init_barriers<C>(barriers, share.rank);
-      if (args.dependent) ptx::grid_dependency_wait();
-      x_copy.fill();
-    }
-    __syncwarp();
-    meet<C>();
     if (lane == 0) x_copy.run();
     __syncwarp();
     if constexpr (C.cluster > 1) ptx::cluster_wait();

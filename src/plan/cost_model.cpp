@@ -24,24 +24,24 @@ constexpr double step_us = 0.1966;    // of a warp, and for each of its units an
 constexpr double step_unit_us = 0.0196;
 constexpr double step_row_tile_us = 0.0346;
 constexpr double step_any_x_us = 0.5;  // for each token tile that is copied element by element
-constexpr double start_us = 1.342;
+constexpr double start_us = 1.464;
 constexpr double warp_sum_us = 0.0261;  // for each warp of an SM, and for each unit that it adds
 constexpr double unit_sum_us = 0.0148;
 constexpr double sums_power = 1.093;
 constexpr double cluster_us = 0.386;
-constexpr double wave_us = 0.132;
+constexpr double wave_us = 0.131;
 constexpr double short_wave_us = 0.708;  // by the steps that a warp takes in a wave
 constexpr double cluster_wave_us = 0.777;
-constexpr double token_block_us = 0.319;
+constexpr double token_block_us = 0.37;
 constexpr double sharpness = 3.54;  // of two limits that are close to each other
 // Tile kernels.
-constexpr double tile_sm_bytes_us = 86.5e3;
+constexpr double tile_sm_bytes_us = 124.2e3;
 constexpr double tile_clock_mhz = 1620;
-constexpr double tile_step_us = 0.108;    // least time of a k tile
-constexpr double two_row_blocks = 1.172;  // get into each other's way
-constexpr double tile_cluster_us = 0.75;
-constexpr double tile_start_us = 3.67;
-constexpr double tile_wave_us = 2.085;
+constexpr double tile_step_us = 0.12;     // least time of a k tile
+constexpr double two_row_blocks = 1.085;  // get into each other's way
+constexpr double tile_cluster_us = 0.838;
+constexpr double tile_start_us = 1.964;
+constexpr double tile_wave_us = 1.206;
 constexpr double tile_sharpness = 3;
 constexpr double out_bytes_us = 5e6;
 }  // namespace fit
@@ -140,9 +140,9 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
       std::max({math_us, stage_bytes / fit::tile_sm_bytes_us, fit::tile_step_us});
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
   const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us;
-  const double exchange_us = c.cluster > 1     ? fit::tile_cluster_us * c.cluster
+  const double exchange_us = c.cluster > 1    ? fit::tile_cluster_us * c.cluster
                              : c.k_groups > 1 ? 0.4
-                                               : 0.1;
+                                              : 0.1;
   return both(loop_us, weight_read_us(problem), fit::tile_sharpness) + fit::tile_start_us + out_us +
          exchange_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
 }

@@ -87,12 +87,12 @@ TEST(KernelPlan, RefusesMoreTokensThanAGridTakes) {
 }
 
 TEST(KernelPlan, OccupancyCountsWaves) {
-  const Instance one_per_sm{Family::tile, 0};  // 64 rows x 64 tokens, no cluster
+  const Instance one_per_sm{Family::tile, 0};  // 64 rows x 32 tokens, no cluster
   ASSERT_EQ(one_per_sm.tile().cluster, 1);
-  const Occupancy fits = occupancy(one_per_sm, {.rows = 64 * 132, .k = 64, .m = 64}, h200);
+  const Occupancy fits = occupancy(one_per_sm, {.rows = 64 * 132, .k = 64, .m = 32}, h200);
   EXPECT_EQ(fits.ctas, 132);
   EXPECT_EQ(fits.waves, 1);
-  const Occupancy over = occupancy(one_per_sm, {.rows = 64 * 133, .k = 64, .m = 64}, h200);
+  const Occupancy over = occupancy(one_per_sm, {.rows = 64 * 133, .k = 64, .m = 32}, h200);
   EXPECT_EQ(over.ctas, 133);
   EXPECT_EQ(over.waves, 2);
 }
