@@ -12,7 +12,6 @@ namespace slimgemm::cuda {
 const void* stream_kernel_t1(std::size_t index);
 const void* stream_kernel_t2(std::size_t index);
 const void* stream_kernel_t4(std::size_t index);
-const void* stream_kernel_t8(std::size_t index);
 
 /// The kernel of an entry of plan::stream_table.
 inline const void* stream_kernel_for(std::size_t index) {
@@ -23,8 +22,6 @@ inline const void* stream_kernel_for(std::size_t index) {
       return stream_kernel_t2(index);
     case 4:
       return stream_kernel_t4(index);
-    case 8:
-      return stream_kernel_t8(index);
     default:
       return nullptr;
   }

@@ -96,9 +96,6 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::raw32, 4, 1, 4, 4, 1, 1, 0},
     {Encoding::raw32, 4, 1, 4, 3, 2, 2, 0},
     {Encoding::raw32, 4, 1, 4, 2, 1, 1, 0, XAccess::any},
-    // Up to 64.
-    {Encoding::raw32, 8, 1, 4, 3, 6, 1, 0},
-    {Encoding::raw32, 8, 1, 8, 2, 2, 1, 0},
 };
 inline constexpr std::size_t stream_count = sizeof(stream_table) / sizeof(stream_table[0]);
 
