@@ -71,9 +71,9 @@ void prepare_kernels(Encoding encoding) {
   }
 }
 
-/// The packed tiles as they lie on the GPU: every row tile is followed by its ExceptionHead if the
-/// encoding has exceptions.
-std::vector<unsigned char> device_tiles(const PackedMatrix& weights, std::size_t row_tile_bytes) {
+/// Packed split12 tiles as they lie on the GPU: every row tile is followed by its ExceptionHead.
+std::vector<unsigned char> tiles_with_heads(const PackedMatrix& weights,
+                                            std::size_t row_tile_bytes) {
   const auto tiles = std::as_bytes(PackedAccess::tiles(weights));
   const auto groups = PackedAccess::groups(weights);
   const auto extra_begin = PackedAccess::extra_begin(weights);
@@ -83,7 +83,6 @@ std::vector<unsigned char> device_tiles(const PackedMatrix& weights, std::size_t
   for (std::size_t r = 0; r < row_tiles; ++r) {
     unsigned char* const to = &bytes[r * row_tile_bytes];
     std::memcpy(to, tiles.data() + r * tile_bytes, tile_bytes);
-    if (groups.empty()) continue;
     const std::uint32_t extra = extra_begin[r + 1] - extra_begin[r];
     ExceptionHead head{};
     for (format::ExceptionEntry& entry : head.groups[1].entries) entry.row = format::unused_row;
@@ -113,10 +112,13 @@ CudaBackend::CudaBackend(const PackedMatrix& weights, const LinearOptions& optio
   const DeviceGuard guard(device_);
   gpu_ = read_facts(device_);
   prepare_kernels(encoding_);
-  tiles_ = upload(std::span<const unsigned char>(
-      device_tiles(weights, static_cast<std::size_t>(row_tile_bytes()))));
-  const auto groups = PackedAccess::groups(weights);
-  if (!groups.empty()) more_groups_ = upload(groups.subspan(row_tiles_));
+  if (encoding_ == Encoding::split12) {
+    tiles_ = upload(std::span<const unsigned char>(
+        tiles_with_heads(weights, static_cast<std::size_t>(row_tile_bytes()))));
+    more_groups_ = upload(PackedAccess::groups(weights).subspan(row_tiles_));
+  } else {
+    tiles_ = upload(PackedAccess::tiles(weights));
+  }
   // A copy from pageable memory may return before it has arrived; a caller's stream need not wait.
   check(cudaDeviceSynchronize(), "copy of the weights to the GPU");
 }

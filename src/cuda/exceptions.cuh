@@ -74,18 +74,6 @@ struct GatheredX {
   }
 };
 
-/// The A fragment of a group with value(i) where entry i's row is this lane's row, else 0.
-template <class Value>
-__device__ __forceinline__ void exception_fragment(std::uint32_t (&a)[4], const LaneEntries& e,
-                                                   int lane, Value value) {
-  const std::uint32_t g = lane / 4;
-  const auto pick = [&](int i, std::uint32_t row) { return e.row(i) == row ? value(i) : 0u; };
-  a[0] = pick(0, g) | pick(1, g) << 16;
-  a[1] = pick(0, g + 8) | pick(1, g + 8) << 16;
-  a[2] = pick(2, g) | pick(3, g) << 16;
-  a[3] = pick(2, g + 8) | pick(3, g + 8) << 16;
-}
-
 /// What an exception's slot decodes to, as BF16.
 __device__ __forceinline__ std::uint32_t stand_in_bits(const DecodeArgs& decode) {
   return (decode.window & 0xFF) << 8;
@@ -101,8 +89,8 @@ struct ExceptionSums {
                                       std::uint32_t stand_in, int lane) {
     std::uint32_t a_stand_in[4];
     std::uint32_t a_true[4];
-    exception_fragment(a_stand_in, entries, lane, [&](int) { return stand_in; });
-    exception_fragment(a_true, entries, lane, [&](int i) { return entries.tail[i] & 0xFFFF; });
+    fragment(a_stand_in, entries, lane, [&](int) { return stand_in; });
+    fragment(a_true, entries, lane, [&](int i) { return entries.tail[i] & 0xFFFF; });
 #pragma unroll
     for (int t = 0; t < TokenTiles; ++t) {
       ptx::mma_m16n8k16(stand_ins[t], a_stand_in, x.b[t][0], x.b[t][1]);
@@ -137,6 +125,19 @@ struct ExceptionSums {
 #pragma unroll
       for (int g = 0; g < batch; ++g) add(entries[g], x[g], stand_in, lane);
     }
+  }
+
+ private:
+  /// A fragment with value(i) where entry i's row is this lane's row, else 0.
+  template <class Value>
+  __device__ __forceinline__ static void fragment(std::uint32_t (&a)[4], const LaneEntries& e,
+                                                  int lane, Value value) {
+    const std::uint32_t g = lane / 4;
+    const auto pick = [&](int i, std::uint32_t row) { return e.row(i) == row ? value(i) : 0u; };
+    a[0] = pick(0, g) | pick(1, g) << 16;
+    a[1] = pick(0, g + 8) | pick(1, g + 8) << 16;
+    a[2] = pick(2, g) | pick(3, g) << 16;
+    a[3] = pick(2, g + 8) | pick(3, g + 8) << 16;
   }
 };
 

@@ -35,7 +35,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 namespace slimgemm::cuda {
 

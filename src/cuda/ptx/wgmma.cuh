@@ -127,14 +127,4 @@ __device__ __forceinline__ void pin_registers(float (&r)[Count]) {
   for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(r[i])::"memory");
 }
 
-/// Changes how many registers a thread of this warpgroup may use.
-template <int Registers>
-__device__ __forceinline__ void set_max_registers_up() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-template <int Registers>
-__device__ __forceinline__ void set_max_registers_down() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
 }  // namespace slimgemm::cuda::ptx
