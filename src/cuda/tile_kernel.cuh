@@ -24,10 +24,9 @@
 #pragma once
 
 #include "cuda/ptx/barrier.cuh"
-#include "cuda/ptx/wgmma.cuh"
+#include "cuda/tile_consumer.cuh"
 #include "cuda/tile_exceptions.cuh"
 #include "cuda/tile_kernel_args.hpp"
-#include "cuda/weights.cuh"
 #include "plan/kernel_table.hpp"
 
 #include <cuda_bf16.h>
@@ -37,27 +36,6 @@
 #include <type_traits>
 
 namespace slimgemm::cuda {
-
-template <plan::TileConfig C>
-struct TileBarriers {
-  std::uint64_t x_full[C.x_stages];
-  std::uint64_t x_empty[C.x_stages];
-  std::uint64_t received[plan::warpgroups(C)];
-};
-
-/// A position in a ring: slot and parity of its round. Steps by `step` slots.
-template <int Slots>
-struct RingPosition {
-  int slot;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ void advance(int step) {
-    slot += step;
-    if (slot >= Slots) {
-      slot -= Slots;
-      parity ^= 1;
-    }
-  }
-};
 
 template <plan::TileConfig C>
 __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
@@ -104,135 +82,6 @@ struct TileXCopy {
   }
 };
 
-/// One consumer warpgroup's main loop.
-template <plan::TileConfig C>
-struct TileConsumer {
-  static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
-
-  const TileArgs& args;
-  TileBarriers<C>& barriers;
-  const int lane;
-  const int k_group;
-  const unsigned char* const row_tile;  // of this warp
-  const unsigned char* tile;            // this lane's bytes of the next k tile to copy
-  int to_copy;                          // k tiles of this warpgroup, yet to be copied
-  int steps;                            // all of them
-  std::uint32_t w_ring;                 // this lane's bytes of stage 0
-  int w_stage = 0;
-  std::uint32_t x_ring;
-  RingPosition<C.x_stages> x_at;
-
-  __device__ __forceinline__ TileConsumer(const TileArgs& args, const TileShare& share,
-                                          TileBarriers<C>& barriers, std::uint32_t smem, int warp,
-                                          int lane)
-      : args(args),
-        barriers(barriers),
-        lane(lane),
-        k_group(warp / 4 / C.row_blocks),
-        // Row tiles past the end repeat the last one; what they give is not stored.
-        row_tile(args.tiles +
-                 min(share.row_tile + warp / 4 % C.row_blocks * 4 + warp % 4, share.last_row_tile) *
-                     args.row_tile_bytes),
-        x_ring(smem),
-        x_at{k_group} {
-    steps = to_copy = (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
-    tile = row_tile +
-           (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes + lane * 16);
-    w_ring = smem + plan::tile_layout(C).w + warp / 4 * plan::w_ring_bytes(C) +
-             warp % 4 * (C.w_stages * tile_bytes) + lane * 16;
-  }
-
-  __device__ __forceinline__ void copy(int stage) {
-    if (to_copy > 0) {
-#pragma unroll
-      for (int p = 0; p < LaneTile<C.encoding>::planes; ++p) {
-        ptx::cp_async_16(w_ring + stage * tile_bytes + p * format::plane_bytes,
-                         tile + p * format::plane_bytes);
-      }
-    }
-    ptx::cp_async_commit();
-    --to_copy;
-    tile += C.k_groups * tile_bytes;
-  }
-  __device__ __forceinline__ void fill() {
-#pragma unroll 1
-    for (int s = 0; s < C.w_stages; ++s) copy(s);
-  }
-
-  /// Decodes the next k tile and has its stage refilled.
-  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
-    ptx::cp_async_wait<C.w_stages - 1>();
-    LaneTile<C.encoding> packed;
-    packed.load(w_ring + w_stage * tile_bytes);
-#pragma unroll
-    for (int f = 0; f < 4; ++f) {
-      std::uint32_t a[4];
-      packed.fragment(f, args.decode.window, a);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[i];
-    }
-    ptx::pin_registers(fragments);
-    copy(w_stage);
-    if (++w_stage == C.w_stages) w_stage = 0;
-  }
-
-  __device__ __forceinline__ std::uint32_t x_stage() const {
-    return x_ring + x_at.slot * C.tokens * 128;
-  }
-
-  /// Starts the four wgmma of a k tile.
-  __device__ __forceinline__ void multiply(float (&sums)[C.tokens / 2],
-                                           std::uint32_t (&fragments)[16]) {
-    ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[x_at.slot]), x_at.parity);
-    const std::uint64_t x = ptx::wgmma_descriptor(x_stage());
-    ptx::pin_registers(fragments);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int f = 0; f < 4; ++f) ptx::Wgmma<C.tokens>::mma(sums, fragments + 4 * f, x + 2 * f);
-    ptx::wgmma_commit();
-  }
-
-  __device__ __forceinline__ void release_x(int slot) {
-    if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&barriers.x_empty[slot]));
-  }
-
-  /// Exceptions: TileExceptions or NoTileExceptions.
-  template <class Exceptions>
-  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
-    std::uint32_t fragments[2][16];
-    if (steps > 0) {
-      decode(fragments[0]);
-      __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
-      exceptions.start();
-      exceptions.patch(fragments[0], k_group);
-      multiply(sums, fragments[0]);
-      exceptions.advance(k_group);
-      int k_tile = k_group;
-      int left = steps;
-      int previous = x_at.slot;
-      // Decodes the next k tile while the tensor cores work on the one before; false after the
-      // last.
-      const auto step = [&](std::uint32_t(&next)[16]) {
-        if (--left == 0) return false;
-        x_at.advance(C.k_groups);
-        k_tile += C.k_groups;
-        decode(next);
-        exceptions.patch(next, k_tile);
-        multiply(sums, next);
-        exceptions.advance(k_tile);
-        ptx::wgmma_wait<1>();  // the group before: its fragments and its x are free
-        release_x(previous);
-        previous = x_at.slot;
-        return true;
-      };
-      while (step(fragments[1]) && step(fragments[0])) {
-      }
-    }
-    ptx::wgmma_wait<0>();
-    ptx::pin_registers(sums);
-  }
-};
-
 /// From a warpgroup's sums to `out`. Sums are held in units of 8 tokens, as wgmma has them:
 /// [unit][4] in every thread.
 template <plan::TileConfig C>
@@ -249,6 +98,14 @@ struct TileEpilogue {
   int thread;  // in the warpgroup
 
   __device__ __forceinline__ int k_group() const { return warpgroup / C.row_blocks; }
+  /// Of this warpgroup, in `out`.
+  __device__ __forceinline__ std::int64_t first_feature() const {
+    const int row_tile = share.row_tile - args.first_row_tile + warpgroup % C.row_blocks * 4;
+    return static_cast<std::int64_t>(row_tile) * format::tile_rows;
+  }
+  __device__ __forceinline__ std::int64_t first_token() const {
+    return share.token + k_group() * units * 8;
+  }
   /// Memory of a warpgroup for what its partner sends, and to put rows of `out` together: with two
   /// k groups in the ring of x, once all are past it, else in its own ring of weights.
   __device__ __forceinline__ std::uint32_t scratch(int of_warpgroup) const {
@@ -340,22 +197,57 @@ struct TileEpilogue {
     return reinterpret_cast<const std::uint32_t&>(pair);
   }
 
-  /// Sums over the cluster and writes them to `out`, by way of a tile [token][64 features].
+  __device__ __forceinline__ bool owns(int u) const {
+    return plan::unit_owner(C, u) == static_cast<int>(share.rank);
+  }
+  __device__ __forceinline__ float4 total(const float (&sums)[4 * units], int u) const {
+    return total(make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]), u);
+  }
+
+  /// Sums over the cluster and writes them to `out`.
   __device__ __forceinline__ void finish(const float (&sums)[4 * units]) const {
-    const int lane = thread % 32;
     if constexpr (C.cluster > 1) {
       send(sums);
       ptx::mbarrier_wait_cluster(ptx::shared_address(&barriers.received[warpgroup]), 0);
     }
+    if constexpr (C.encoding == Encoding::raw32) {
+      store_fp32(sums);
+    } else {
+      store_bf16(sums);
+    }
+  }
+
+  /// Eight lanes store 8 neighbouring features of a token, a sector.
+  __device__ __forceinline__ void store_fp32(const float (&sums)[4 * units]) const {
+    const int lane = thread % 32;
+    const std::int64_t feature = first_feature() + thread / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int u = 0; u < units; ++u) {
+      if (!owns(u)) continue;
+      const float4 v = total(sums, u);
+      const std::int64_t token = first_token() + 8 * u + lane % 4 * 2;
+      auto* const out = static_cast<float*>(args.out) + token * args.rows + feature;
+      const auto store = [&](int t, int f, float value) {
+        if (token + t < args.m && feature + f < args.rows) out[t * args.rows + f] = value;
+      };
+      store(0, 0, v.x);
+      store(1, 0, v.y);
+      store(0, 8, v.z);
+      store(1, 8, v.w);
+    }
+  }
+
+  /// By way of a tile [token][64 features].
+  __device__ __forceinline__ void store_bf16(const float (&sums)[4 * units]) const {
+    const int lane = thread % 32;
     // The warps that share the ring of weights are past it.
     if constexpr (C.k_groups == 1) ptx::named_barrier_sync(2 + warpgroup, 128);
     const std::uint32_t rows =
         staging() + lane % 8 * plan::staging_row_bytes + thread / 32 * 32 + lane / 8 % 2 * 16;
 #pragma unroll
     for (int u = 0; u < units; ++u) {
-      if (plan::unit_owner(C, u) != static_cast<int>(share.rank)) continue;
-      const float4 v =
-          total(make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]), u);
+      if (!owns(u)) continue;
+      const float4 v = total(sums, u);
       ptx::stmatrix_x2_trans(rows + u * 8 * plan::staging_row_bytes, pack(v.x, v.y),
                              pack(v.z, v.w));
     }
@@ -367,16 +259,13 @@ struct TileEpilogue {
   /// Copies staged tokens of 64 features to out, 16 bytes a thread where out allows it.
   __device__ __forceinline__ void store_staged(int first, int end) const {
     auto* const out = static_cast<__nv_bfloat16*>(args.out);
-    const std::int64_t feature = static_cast<std::int64_t>(share.row_tile - args.first_row_tile +
-                                                           warpgroup % C.row_blocks * 4) *
-                                     16 +
-                                 thread % 8 * 8;
+    const std::int64_t feature = first_feature() + thread % 8 * 8;
     const std::int64_t features_left = args.rows - feature;
     if (features_left <= 0) return;
     const bool vectors =
         features_left >= 8 && args.rows % 8 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
     for (int t = first + thread / 8; t < end; t += 16) {
-      const std::int64_t token = share.token + k_group() * units * 8 + t;
+      const std::int64_t token = first_token() + t;
       if (token >= args.m) break;
       const uint4 v =
           ptx::load_shared_16(staging() + t * plan::staging_row_bytes + thread % 8 * 16);
@@ -448,7 +337,9 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   const bool consumes = warp < x_warp;
   using Exceptions =
       std::conditional_t<plan::has_exceptions(C), TileExceptions<C>, NoTileExceptions>;
-  TileConsumer<C> consumer(args, share, barriers, smem, warp, lane);
+  using Consumer =
+      std::conditional_t<C.encoding == Encoding::raw32, TileTermsConsumer<C>, TileConsumer<C>>;
+  Consumer consumer(args, share, barriers, smem, warp, lane);
   Exceptions exceptions(args.exceptions, share, consumer.k_group,
                         smem + layout.heads + warp * plan::exception_head_bytes, lane);
   const TileXCopy<C> x_copy{args, share, smem, barriers};

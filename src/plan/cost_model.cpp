@@ -44,6 +44,11 @@ constexpr double tile_start_us = 1.964;
 constexpr double tile_wave_us = 1.206;
 constexpr double tile_sharpness = 3;
 constexpr double out_bytes_us = 5e6;
+// Tile kernels for FP32 weights.
+constexpr double terms_step_us = 0.21;  // of a k tile, and for each token
+constexpr double terms_token_us = 3.1e-3;
+constexpr double terms_start_us = 2.6;
+constexpr double terms_l2_bytes_us = 7.5e6;  // what the SMs take in from the L2 cache
 }  // namespace fit
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -147,6 +152,21 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
          exchange_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
 }
 
+/// FP32 weights: a k tile's three products, or what the SMs take in together.
+double estimate_terms_us(const TileConfig& c, const Problem& problem, const GpuFacts& gpu,
+                         const Occupancy& o) {
+  const auto cta_k_tiles =
+      static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
+  const auto x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, c.tokens));
+  const double stage_bytes = 4 * tile_bytes(c.encoding) + x_rows * format::tile_k * 2;
+  const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles *
+                         (fit::terms_step_us + fit::terms_token_us * c.tokens);
+  const double l2_us =
+      static_cast<double>(o.ctas) * cta_k_tiles * stage_bytes / fit::terms_l2_bytes_us;
+  return both(std::max(loop_us, l2_us), weight_read_us(problem), fit::tile_sharpness) +
+         fit::terms_start_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
+}
+
 /// SMs that clusters of a size can use: a cluster lies in one GPC (measured with one CTA an SM).
 std::int64_t reachable_sms(int cluster, std::int64_t sm_count) {
   const std::int64_t of_132 = cluster <= 2 ? 132 : cluster == 3 ? 117 : cluster == 6 ? 102 : 120;
@@ -180,8 +200,9 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
   if (o.ctas_per_sm < 1 || o.token_blocks > max_grid_y) return infinity;
-  return tile ? estimate_tile_us(instance.tile(), problem, gpu, o)
-              : estimate_stream_us(instance.stream(), problem, gpu, o);
+  if (!tile) return estimate_stream_us(instance.stream(), problem, gpu, o);
+  return encoding == Encoding::raw32 ? estimate_terms_us(instance.tile(), problem, gpu, o)
+                                     : estimate_tile_us(instance.tile(), problem, gpu, o);
 }
 
 }  // namespace slimgemm::plan

@@ -184,6 +184,8 @@ inline constexpr TileConfig tile_table[] = {
     {Encoding::raw16, 32, 1, 2, 12, 5, 1},   {Encoding::raw16, 64, 1, 2, 10, 4, 1},
     {Encoding::raw16, 64, 1, 2, 10, 4, 2},   {Encoding::raw16, 128, 1, 2, 8, 3, 1},
     {Encoding::raw16, 128, 2, 1, 6, 5, 1},   {Encoding::raw16, 128, 2, 1, 6, 4, 2},
+    {Encoding::raw32, 32, 1, 2, 10, 4, 8},   {Encoding::raw32, 64, 1, 2, 8, 4, 6},
+    {Encoding::raw32, 64, 1, 2, 8, 4, 8},
 };
 inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table[0]);
 
@@ -214,7 +216,8 @@ constexpr int w_ring_bytes(const TileConfig& c) {  // of a warpgroup
 /// What a warpgroup needs after the main loop: FP32 units of a partner, BF16 [token][64 + 8].
 constexpr int scratch_bytes(const TileConfig& c) {
   const int from_partner = c.k_groups == 2 ? owned_units(c) * 128 * 16 : 0;
-  return from_partner + owned_units(c) * 8 * staging_row_bytes;
+  const int staging = c.encoding == Encoding::raw32 ? 0 : owned_units(c) * 8 * staging_row_bytes;
+  return from_partner + staging;
 }
 
 /// Dynamic shared memory of a tile kernel, in bytes.
@@ -244,7 +247,7 @@ constexpr bool is_valid(const TileConfig& c) {
       c.k_groups == 2 ? c.x_stages * c.tokens * 128 / warpgroups(c) : w_ring_bytes(c);
   return (c.k_groups == 1 || c.k_groups == 2) && c.x_stages % c.k_groups == 0 &&
          c.x_stages >= 2 * c.k_groups && scratch_bytes(c) <= scratch_room &&
-         tile_layout(c).total <= smem_limit_bytes && c.encoding != Encoding::raw32;
+         tile_layout(c).total <= smem_limit_bytes;
 }
 constexpr bool all_tiles_valid() {
   for (const TileConfig& c : tile_table) {

@@ -28,9 +28,9 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor(std::uint32_t shared) 
   return swizzle_128 | stride_bytes | leading_bytes | (shared >> 4);
 }
 
-/// d += a * b, m64nNk16, BF16 operands, FP32 accumulators. Warp w of the warpgroup owns rows 16w ..
-/// 16w + 15: its a and its d have the layout of mma_m16n8k16, d[4 * j ..] being columns 8j .. 8j
-/// + 7.
+/// mma<true>: d += a * b, mma<false>: d = a * b; m64nNk16, BF16 operands, FP32 accumulators. Warp w
+/// of the warpgroup owns rows 16w .. 16w + 15: its a and its d have the layout of mma_m16n8k16,
+/// d[4 * j ..] being columns 8j .. 8j + 7.
 template <int N>
 struct Wgmma;
 
@@ -44,39 +44,42 @@ struct Wgmma;
 
 template <>
 struct Wgmma<32> {
+  template <bool Add>
   __device__ __forceinline__ static void mma(float (&d)[16], const std::uint32_t* a,
                                              std::uint64_t b) {
     asm volatile(
-        "{ .reg .pred add; setp.ne.b32 add, 1, 0;\n"
+        "{ .reg .pred add; setp.ne.b32 add, %21, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
         "}, {%16, %17, %18, %19}, %20, add, 1, 1, 0; }"
         : SLIMGEMM_ACCUMULATORS_8(d, 0), SLIMGEMM_ACCUMULATORS_8(d, 8)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Add));
   }
 };
 
 template <>
 struct Wgmma<64> {
+  template <bool Add>
   __device__ __forceinline__ static void mma(float (&d)[32], const std::uint32_t* a,
                                              std::uint64_t b) {
     asm volatile(
-        "{ .reg .pred add; setp.ne.b32 add, 1, 0;\n"
+        "{ .reg .pred add; setp.ne.b32 add, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
         "}, {%32, %33, %34, %35}, %36, add, 1, 1, 0; }"
         : SLIMGEMM_ACCUMULATORS_32(d, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Add));
   }
 };
 
 template <>
 struct Wgmma<128> {
+  template <bool Add>
   __device__ __forceinline__ static void mma(float (&d)[64], const std::uint32_t* a,
                                              std::uint64_t b) {
     asm volatile(
-        "{ .reg .pred add; setp.ne.b32 add, 1, 0;\n"
+        "{ .reg .pred add; setp.ne.b32 add, %69, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
@@ -84,16 +87,17 @@ struct Wgmma<128> {
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
         "}, {%64, %65, %66, %67}, %68, add, 1, 1, 0; }"
         : SLIMGEMM_ACCUMULATORS_32(d, 0), SLIMGEMM_ACCUMULATORS_32(d, 32)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Add));
   }
 };
 
 template <>
 struct Wgmma<256> {
+  template <bool Add>
   __device__ __forceinline__ static void mma(float (&d)[128], const std::uint32_t* a,
                                              std::uint64_t b) {
     asm volatile(
-        "{ .reg .pred add; setp.ne.b32 add, 1, 0;\n"
+        "{ .reg .pred add; setp.ne.b32 add, %133, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
@@ -108,7 +112,7 @@ struct Wgmma<256> {
         "}, {%128, %129, %130, %131}, %132, add, 1, 1, 0; }"
         : SLIMGEMM_ACCUMULATORS_32(d, 0), SLIMGEMM_ACCUMULATORS_32(d, 32),
           SLIMGEMM_ACCUMULATORS_32(d, 64), SLIMGEMM_ACCUMULATORS_32(d, 96)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Add));
   }
 };
 

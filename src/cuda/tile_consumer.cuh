@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// The main loop of the tile kernel (tile_kernel.cuh shows the whole): a warpgroup turns its k tiles
+// of weights into A fragments and multiplies them with x from shared memory.
+#pragma once
+
+#include "cuda/ptx/barrier.cuh"
+#include "cuda/ptx/wgmma.cuh"
+#include "cuda/tile_exceptions.cuh"
+#include "cuda/tile_kernel_args.hpp"
+#include "cuda/weights.cuh"
+#include "plan/kernel_table.hpp"
+
+#include <cstdint>
+
+namespace slimgemm::cuda {
+
+template <plan::TileConfig C>
+struct TileBarriers {
+  std::uint64_t x_full[C.x_stages];
+  std::uint64_t x_empty[C.x_stages];
+  std::uint64_t received[plan::warpgroups(C)];
+};
+
+/// A position in a ring: slot and parity of its round. Steps by `step` slots.
+template <int Slots>
+struct RingPosition {
+  int slot;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int step) {
+    slot += step;
+    if (slot >= Slots) {
+      slot -= Slots;
+      parity ^= 1;
+    }
+  }
+};
+
+/// One consumer warpgroup's main loop.
+template <plan::TileConfig C>
+struct TileConsumer {
+  static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
+
+  const TileArgs& args;
+  TileBarriers<C>& barriers;
+  const int lane;
+  const int k_group;
+  const unsigned char* const row_tile;  // of this warp
+  const unsigned char* tile;            // this lane's bytes of the next k tile to copy
+  int to_copy;                          // k tiles of this warpgroup, yet to be copied
+  int steps;                            // all of them
+  std::uint32_t w_ring;                 // this lane's bytes of stage 0
+  int w_stage = 0;
+  std::uint32_t x_ring;
+  RingPosition<C.x_stages> x_at;
+
+  __device__ __forceinline__ TileConsumer(const TileArgs& args, const TileShare& share,
+                                          TileBarriers<C>& barriers, std::uint32_t smem, int warp,
+                                          int lane)
+      : args(args),
+        barriers(barriers),
+        lane(lane),
+        k_group(warp / 4 / C.row_blocks),
+        // Row tiles past the end repeat the last one; what they give is not stored.
+        row_tile(args.tiles +
+                 min(share.row_tile + warp / 4 % C.row_blocks * 4 + warp % 4, share.last_row_tile) *
+                     args.row_tile_bytes),
+        x_ring(smem),
+        x_at{k_group} {
+    steps = to_copy = (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
+    tile = row_tile +
+           (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes + lane * 16);
+    w_ring = smem + plan::tile_layout(C).w + warp / 4 * plan::w_ring_bytes(C) +
+             warp % 4 * (C.w_stages * tile_bytes) + lane * 16;
+  }
+
+  __device__ __forceinline__ void copy(int stage) {
+    if (to_copy > 0) {
+#pragma unroll
+      for (int p = 0; p < LaneTile<C.encoding>::planes; ++p) {
+        ptx::cp_async_16(w_ring + stage * tile_bytes + p * format::plane_bytes,
+                         tile + p * format::plane_bytes);
+      }
+    }
+    ptx::cp_async_commit();
+    --to_copy;
+    tile += C.k_groups * tile_bytes;
+  }
+  __device__ __forceinline__ void fill() {
+#pragma unroll 1
+    for (int s = 0; s < C.w_stages; ++s) copy(s);
+  }
+
+  /// Decodes the next k tile and has its stage refilled.
+  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
+    ptx::cp_async_wait<C.w_stages - 1>();
+    LaneTile<C.encoding> packed;
+    packed.load(w_ring + w_stage * tile_bytes);
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+      std::uint32_t a[4];
+      packed.fragment(f, args.decode.window, a);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[i];
+    }
+    ptx::pin_registers(fragments);
+    copy(w_stage);
+    if (++w_stage == C.w_stages) w_stage = 0;
+  }
+
+  __device__ __forceinline__ std::uint32_t x_stage() const {
+    return x_ring + x_at.slot * C.tokens * 128;
+  }
+
+  /// Starts the four wgmma of a k tile.
+  __device__ __forceinline__ void multiply(float (&sums)[C.tokens / 2],
+                                           std::uint32_t (&fragments)[16]) {
+    ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[x_at.slot]), x_at.parity);
+    const std::uint64_t x = ptx::wgmma_descriptor(x_stage());
+    ptx::pin_registers(fragments);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int f = 0; f < 4; ++f)
+      ptx::Wgmma<C.tokens>::template mma<true>(sums, fragments + 4 * f, x + 2 * f);
+    ptx::wgmma_commit();
+  }
+
+  __device__ __forceinline__ void release_x(int slot) {
+    if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&barriers.x_empty[slot]));
+  }
+
+  /// Exceptions: TileExceptions or NoTileExceptions.
+  template <class Exceptions>
+  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
+    std::uint32_t fragments[2][16];
+    if (steps > 0) {
+      decode(fragments[0]);
+      __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
+      exceptions.start();
+      exceptions.patch(fragments[0], k_group);
+      multiply(sums, fragments[0]);
+      exceptions.advance(k_group);
+      int k_tile = k_group;
+      int left = steps;
+      int previous = x_at.slot;
+      // Decodes the next k tile while the tensor cores work on the one before; false after the
+      // last.
+      const auto step = [&](std::uint32_t(&next)[16]) {
+        if (--left == 0) return false;
+        x_at.advance(C.k_groups);
+        k_tile += C.k_groups;
+        decode(next);
+        exceptions.patch(next, k_tile);
+        multiply(sums, next);
+        exceptions.advance(k_tile);
+        ptx::wgmma_wait<1>();  // the group before: its fragments and its x are free
+        release_x(previous);
+        previous = x_at.slot;
+        return true;
+      };
+      while (step(fragments[1]) && step(fragments[0])) {
+      }
+    }
+    ptx::wgmma_wait<0>();
+    ptx::pin_registers(sums);
+  }
+};
+
+/// FP32 weights: three BF16 terms each. The tensor cores truncate when they add, so every k tile
+/// starts at zero, small terms first, and its sum is added in plain FP32.
+template <plan::TileConfig C>
+struct TileTermsConsumer : TileConsumer<C> {
+  using Base = TileConsumer<C>;
+  using Tile = LaneTile<C.encoding>;
+  using Base::Base;
+  using Fragments = std::uint32_t[Tile::terms][16];
+
+  float part[C.tokens / 2] = {};  // of the k tile that the tensor cores work on
+
+  /// Splits the next k tile and has its stage refilled. Nonfinite: some weight is Inf or NaN.
+  template <bool Nonfinite>
+  __device__ __forceinline__ void decode(Fragments& fragments) {
+    ptx::cp_async_wait<C.w_stages - 1>();
+    const std::uint32_t from = Base::w_ring + Base::w_stage * Base::tile_bytes;
+#pragma unroll
+    for (int f = 0; f < 4; ++f) {
+      std::uint32_t a[Tile::terms][4];
+      Tile{}.template terms_of<Nonfinite>(from, f, a);
+#pragma unroll
+      for (int term = 0; term < Tile::terms; ++term) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) fragments[term][4 * f + i] = a[term][i];
+      }
+    }
+#pragma unroll
+    for (auto& term : fragments) ptx::pin_registers(term);
+    Base::copy(Base::w_stage);
+    if (++Base::w_stage == C.w_stages) Base::w_stage = 0;
+  }
+
+  /// Starts the twelve wgmma of a k tile.
+  __device__ __forceinline__ void multiply(Fragments& fragments) {
+    ptx::mbarrier_wait(ptx::shared_address(&Base::barriers.x_full[Base::x_at.slot]),
+                       Base::x_at.parity);
+    const std::uint64_t x = ptx::wgmma_descriptor(Base::x_stage());
+#pragma unroll
+    for (auto& term : fragments) ptx::pin_registers(term);
+    ptx::pin_registers(part);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4 * Tile::terms; ++i) {
+      const std::uint32_t* const a = &fragments[Tile::terms - 1 - i / 4][i % 4 * 4];
+      if (i == 0) {
+        ptx::Wgmma<C.tokens>::template mma<false>(part, a, x);
+      } else {
+        ptx::Wgmma<C.tokens>::template mma<true>(part, a, x + 2 * (i % 4));
+      }
+    }
+    ptx::wgmma_commit();
+  }
+
+  template <bool Nonfinite>
+  __device__ __forceinline__ void run_as(float (&sums)[C.tokens / 2]) {
+    Fragments fragments;
+#pragma unroll 1
+    for (int left = Base::steps; left > 0; --left) {
+      decode<Nonfinite>(fragments);
+      multiply(fragments);
+      ptx::wgmma_wait<0>();
+      ptx::pin_registers(part);
+#pragma unroll
+      for (int i = 0; i < C.tokens / 2; ++i) sums[i] += part[i];
+      Base::release_x(Base::x_at.slot);
+      Base::x_at.advance(C.k_groups);
+    }
+  }
+
+  template <class Exceptions>
+  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions&) {
+    if (Base::args.decode.nonfinite) [[unlikely]] {
+      run_as<true>(sums);
+    } else {
+      run_as<false>(sums);
+    }
+  }
+};
+
+}  // namespace slimgemm::cuda
