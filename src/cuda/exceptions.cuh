@@ -13,6 +13,7 @@
 // weight's bits, however small or large the weight is against the window.
 #pragma once
 
+#include "cuda/ptx/memory.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/stream_kernel_args.hpp"
 #include "format/layout.hpp"
@@ -68,6 +69,20 @@ struct GatheredX {
       std::uint32_t value[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? __ldcg(row + e.k[i]) : 0u;
+      b[t][0] = __byte_perm(value[0], value[1], 0x5410);
+      b[t][1] = __byte_perm(value[2], value[3], 0x5410);
+    }
+  }
+
+  /// The same from shared memory: `at` gives the address of an element.
+  template <class At>
+  __device__ __forceinline__ void load_shared(const LaneEntries& e, int tokens, int lane, At at) {
+#pragma unroll
+    for (int t = 0; t < TokenTiles; ++t) {
+      const int token = min(8 * t + lane / 4, tokens - 1);
+      std::uint32_t value[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? ptx::load_shared_2(at(token, e.k[i])) : 0u;
       b[t][0] = __byte_perm(value[0], value[1], 0x5410);
       b[t][1] = __byte_perm(value[2], value[3], 0x5410);
     }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/kernel_entry.hpp"
-#include "cuda/stream_kernel.cuh"
+#include "cuda/rows_kernel.cuh"
 
 #include <cstddef>
 #include <utility>
@@ -14,7 +14,11 @@ namespace slimgemm::cuda {
 template <int TokenTiles, std::size_t Index>
 const void* stream_instance() {
   if constexpr (plan::stream_table[Index].token_tiles == TokenTiles) {
-    return reinterpret_cast<const void*>(&stream_kernel<Index>);
+    if constexpr (plan::stream_table[Index].by_rows) {
+      return reinterpret_cast<const void*>(&rows_kernel<Index>);
+    } else {
+      return reinterpret_cast<const void*>(&stream_kernel<Index>);
+    }
   } else {
     return nullptr;
   }

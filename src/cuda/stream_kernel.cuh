@@ -57,13 +57,46 @@ __device__ __forceinline__ StreamShare stream_share(const StreamArgs& args) {
   return share;
 }
 
+// x of a k tile in shared memory: a line of 128 bytes a token, whose 16-byte pieces are permuted so
+// that ldmatrix has no bank conflicts.
+inline constexpr int x_line_bytes = format::tile_k * 2;
+
+__device__ __forceinline__ std::uint32_t x_piece(unsigned token, unsigned piece) {
+  return token * x_line_bytes + ((piece ^ (token & 7)) << 4);
+}
+
+/// Offsets of a lane's ldmatrix rows in a k tile of x.
+template <int TokenTiles>
+__device__ __forceinline__ void find_x_lines(std::uint32_t (&x_line)[TokenTiles], int tokens,
+                                             unsigned lane) {
+#pragma unroll
+  for (int t = 0; t < TokenTiles; ++t) {
+    x_line[t] = x_piece(min(8 * t + lane % 8, static_cast<unsigned>(tokens - 1)), lane / 8);
+  }
+}
+
+/// B fragments of the k tile of x at `x`: of k16 block f, registers 2f and 2f + 1.
+template <int TokenTiles>
+__device__ __forceinline__ void load_x_tile(std::uint32_t (&b)[TokenTiles][8], std::uint32_t x,
+                                            const std::uint32_t (&x_line)[TokenTiles]) {
+#pragma unroll
+  for (int t = 0; t < TokenTiles; ++t) {
+    std::uint32_t half[4];
+    ptx::ldmatrix_x4(half, x + x_line[t]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) b[t][i] = half[i];
+    ptx::ldmatrix_x4(half, x + (x_line[t] ^ 64));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) b[t][4 + i] = half[i];
+  }
+}
+
 /// A consumer warp: copies its k tiles of weights and x into its ring and multiplies them.
 template <plan::StreamConfig C>
 struct StreamConsumer {
   using Tile = LaneTile<C.encoding>;
   static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
   static constexpr int stage_bytes = C.row_tiles * tile_bytes;
-  static constexpr int x_tile_bytes = format::tile_k * 2;  // of one token
 
   const StreamArgs& args;
   const unsigned lane;
@@ -95,8 +128,8 @@ struct StreamConsumer {
     if (steps > 0) fetch_weights(0, 0);
     x = reinterpret_cast<const unsigned char*>(args.x) +
         static_cast<std::uint64_t>(share.token + lane / 8) * args.x_stride_bytes +
-        (static_cast<std::uint64_t>(k_tile) * x_tile_bytes + lane % 8 * 16);
-    x_stage_bytes = args.x_rows * x_tile_bytes;
+        (static_cast<std::uint64_t>(k_tile) * x_line_bytes + lane % 8 * 16);
+    x_stage_bytes = args.x_rows * x_line_bytes;
     x_ring = smem + plan::weight_ring_bytes(C) + warp * (C.stages * x_stage_bytes);
   }
 
@@ -112,12 +145,10 @@ struct StreamConsumer {
     }
   }
 
-  /// Copies x of one k tile: lines of 128 bytes, a line a token, whose 16-byte pieces are permuted
-  /// so that ldmatrix has no bank conflicts. Columns from K on become zero;
-  /// Whole: there are none.
+  /// Copies x of one k tile. Columns from K on become zero; Whole: there are none.
   template <bool Whole>
   __device__ __forceinline__ void fetch_x(int step, int stage) {
-    const unsigned char* from = x + static_cast<std::uint64_t>(step) * (C.k_warps * x_tile_bytes);
+    const unsigned char* from = x + static_cast<std::uint64_t>(step) * (C.k_warps * x_line_bytes);
     const std::uint32_t to = x_ring + stage * x_stage_bytes;
     // Elements that exist from this lane's piece on.
     const int left =
@@ -126,7 +157,7 @@ struct StreamConsumer {
     for (unsigned j = 0; j < 2 * C.token_tiles; ++j) {
       const unsigned token = 4 * j + lane / 8;
       if (token >= static_cast<unsigned>(tokens)) break;
-      const std::uint32_t line = to + token * x_tile_bytes + ((lane % 8 ^ (token & 7)) << 4);
+      const std::uint32_t line = to + x_piece(token, lane % 8);
       const unsigned char* source = from + static_cast<std::uint64_t>(4 * j) * args.x_stride_bytes;
       if constexpr (C.x_access == plan::XAccess::any) {
         store_elements(line, reinterpret_cast<const std::uint16_t*>(source), left);
@@ -212,17 +243,7 @@ struct StreamConsumer {
   __device__ __forceinline__ void multiply(int stage,
                                            const std::uint32_t (&x_line)[C.token_tiles]) {
     std::uint32_t b[C.token_tiles][8];
-    const std::uint32_t x_stage = x_ring + stage * x_stage_bytes;
-#pragma unroll
-    for (int t = 0; t < C.token_tiles; ++t) {
-      std::uint32_t half[4];
-      ptx::ldmatrix_x4(half, x_stage + x_line[t]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) b[t][i] = half[i];
-      ptx::ldmatrix_x4(half, x_stage + (x_line[t] ^ 64));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) b[t][4 + i] = half[i];
-    }
+    load_x_tile(b, x_ring + stage * x_stage_bytes, x_line);
 #pragma unroll
     for (int r = 0; r < C.row_tiles; ++r) {
       const std::uint32_t from = ring + stage * stage_bytes + r * tile_bytes;
@@ -264,11 +285,7 @@ struct StreamConsumer {
   __device__ __forceinline__ void run_as() {
     start<Whole>();
     std::uint32_t x_line[C.token_tiles];
-#pragma unroll
-    for (int t = 0; t < C.token_tiles; ++t) {
-      const unsigned token = min(8 * t + lane % 8, static_cast<unsigned>(tokens - 1));
-      x_line[t] = token * x_tile_bytes + ((lane / 8 ^ (token & 7)) << 4);
-    }
+    find_x_lines(x_line, tokens, lane);
     int stage = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
@@ -345,6 +362,54 @@ struct StreamExceptions {
   }
 };
 
+/// Stores sums to `out`.
+template <Encoding E>
+struct StreamStore {
+  const StreamArgs& args;
+  const StreamShare& share;
+  int lane;
+
+  /// Two adjacent rows of one token.
+  __device__ __forceinline__ void pair(int token, int row, float v0, float v1) const {
+    const int column = (share.row_tile - args.first_row_tile) * format::tile_rows + row;
+    const int left = args.rows - column;
+    if (token >= share.tokens || left <= 0) return;
+    const std::int64_t at = static_cast<std::int64_t>(share.token + token) * args.rows + column;
+    if constexpr (E == Encoding::raw32) {
+      auto* out = static_cast<float*>(args.out) + at;
+      out[0] = v0;
+      if (left > 1) out[1] = v1;
+    } else {
+      auto* out = static_cast<__nv_bfloat16*>(args.out) + at;
+      if (left > 1 && (reinterpret_cast<std::uintptr_t>(out) & 3) == 0) {
+        *reinterpret_cast<__nv_bfloat162*>(out) = __floats2bfloat162_rn(v0, v1);
+      } else {
+        out[0] = __float2bfloat16_rn(v0);
+        if (left > 1) out[1] = __float2bfloat16_rn(v1);
+      }
+    }
+  }
+
+  /// A row tile and a token tile. Lanes g and g ^ 1 (of the same tokens) swap values, so that each
+  /// has two adjacent rows: the even one of token 2t, the odd one of token 2t + 1.
+  __device__ __forceinline__ void unit(int row_tile, int token_tile, float4 v) const {
+    const bool odd = lane / 4 % 2 != 0;
+    const float low = __shfl_xor_sync(0xFFFFFFFFu, odd ? v.x : v.y, 4);
+    const float high = __shfl_xor_sync(0xFFFFFFFFu, odd ? v.z : v.w, 4);
+    const int token = token_tile * 8 + lane % 4 * 2 + odd;
+    const int row = row_tile * format::tile_rows + lane / 4 - odd;
+    pair(token, row, odd ? low : v.x, odd ? v.y : low);
+    pair(token, row + 8, odd ? high : v.z, odd ? v.w : high);
+  }
+};
+
+/// (sum - stand_ins) + true_weights
+__device__ __forceinline__ float4 corrected(float4 sum, float4 stand_ins, float4 true_weights) {
+  return make_float4((sum.x - stand_ins.x) + true_weights.x, (sum.y - stand_ins.y) + true_weights.y,
+                     (sum.z - stand_ins.z) + true_weights.z,
+                     (sum.w - stand_ins.w) + true_weights.w);
+}
+
 /// From the sums of the consumer warps to `out`.
 template <plan::StreamConfig C>
 struct StreamEpilogue {
@@ -383,56 +448,21 @@ struct StreamEpilogue {
     return sum;
   }
 
-  /// (sum - stand_ins) + true_weights; the two lie at `index` of `part`, and `apart` units on.
-  __device__ __forceinline__ float4 corrected(float4 sum, int part, int index, int apart) const {
-    const float4 stand_ins = ptx::load_shared_float4(unit_address(part, index));
-    const float4 true_weights = ptx::load_shared_float4(unit_address(part, index + apart));
-    return make_float4(
-        (sum.x - stand_ins.x) + true_weights.x, (sum.y - stand_ins.y) + true_weights.y,
-        (sum.z - stand_ins.z) + true_weights.z, (sum.w - stand_ins.w) + true_weights.w);
-  }
-
-  /// Stores two adjacent rows of one token.
-  __device__ __forceinline__ void store_pair(int token, int row, float v0, float v1) const {
-    const int column = (share.row_tile - args.first_row_tile) * format::tile_rows + row;
-    const int left = args.rows - column;
-    if (token >= share.tokens || left <= 0) return;
-    const std::int64_t at = static_cast<std::int64_t>(share.token + token) * args.rows + column;
-    if constexpr (C.encoding == Encoding::raw32) {
-      auto* out = static_cast<float*>(args.out) + at;
-      out[0] = v0;
-      if (left > 1) out[1] = v1;
-    } else {
-      auto* out = static_cast<__nv_bfloat16*>(args.out) + at;
-      if (left > 1 && (reinterpret_cast<std::uintptr_t>(out) & 3) == 0) {
-        *reinterpret_cast<__nv_bfloat162*>(out) = __floats2bfloat162_rn(v0, v1);
-      } else {
-        out[0] = __float2bfloat16_rn(v0);
-        if (left > 1) out[1] = __float2bfloat16_rn(v1);
-      }
-    }
-  }
-
-  /// Lanes g and g ^ 1 (of the same tokens) swap values, so that each has two adjacent rows: the
-  /// even one of token 2t, the odd one of token 2t + 1.
-  __device__ __forceinline__ void store_unit(int unit, float4 v) const {
-    const bool odd = lane / 4 % 2 != 0;
-    const float low = __shfl_xor_sync(0xFFFFFFFFu, odd ? v.x : v.y, 4);
-    const float high = __shfl_xor_sync(0xFFFFFFFFu, odd ? v.z : v.w, 4);
-    const int token = unit % C.token_tiles * 8 + lane % 4 * 2 + odd;
-    const int row = unit / C.token_tiles * format::tile_rows + lane / 4 - odd;
-    store_pair(token, row, odd ? low : v.x, odd ? v.y : low);
-    store_pair(token, row + 8, odd ? high : v.z, odd ? v.w : high);
+  /// The two sums of exceptions lie at `index` of `part`, and `apart` units on.
+  __device__ __forceinline__ float4 corrected_by(float4 sum, int part, int index, int apart) const {
+    return corrected(sum, ptx::load_shared_float4(unit_address(part, index)),
+                     ptx::load_shared_float4(unit_address(part, index + apart)));
   }
 
   __device__ __forceinline__ void reduce_and_store() const {
+    const StreamStore<C.encoding> store{args, share, lane};
     for (int unit = warp; unit < units; unit += plan::cta_threads(C) / 32) {
       if (unit % C.token_tiles * 8 >= share.tokens) continue;
       float4 sum = sum_partials(unit);
       if constexpr (plan::has_exceptions(C)) {
-        sum = corrected(sum, args.layout.corrections, unit, units);
+        sum = corrected_by(sum, args.layout.corrections, unit, units);
       }
-      store_unit(unit, sum);
+      store.unit(unit / C.token_tiles, unit % C.token_tiles, sum);
     }
   }
 
@@ -458,6 +488,7 @@ struct StreamEpilogue {
     }
     const int first = share.rank * owned;
     if (first >= units) return;
+    const StreamStore<C.encoding> store{args, share, lane};
     ptx::mbarrier_wait_cluster(barrier, 0);
     for (int i = warp; i < min(owned, units - first); i += plan::cta_threads(C) / 32) {
       float4 sum = make_float4(0, 0, 0, 0);
@@ -466,9 +497,9 @@ struct StreamEpilogue {
         sum += ptx::load_shared_float4(unit_address(args.layout.exchange, s * owned + i));
       }
       if constexpr (plan::has_exceptions(C)) {
-        sum = corrected(sum, args.layout.exchange, C.cluster * owned + i, owned);
+        sum = corrected_by(sum, args.layout.exchange, C.cluster * owned + i, owned);
       }
-      store_unit(first + i, sum);
+      store.unit((first + i) / C.token_tiles, (first + i) % C.token_tiles, sum);
     }
   }
 

@@ -34,6 +34,12 @@ constexpr double short_wave_us = 0.708;  // by the steps that a warp takes in a 
 constexpr double cluster_wave_us = 0.777;
 constexpr double token_block_us = 0.37;
 constexpr double sharpness = 3.54;  // of two limits that are close to each other
+// Stream kernels by rows.
+constexpr double rows_start_us = 1.88;
+constexpr double rows_token_tile_us = 0.22;
+constexpr double rows_step_us = 0.145;  // of a warp, and for each of its token tiles and tokens
+constexpr double rows_step_token_tile_us = 0.012;
+constexpr double rows_step_token_us = 0.0012;
 // Tile kernels.
 constexpr double tile_sm_bytes_us = 124.2e3;
 constexpr double tile_clock_mhz = 1620;
@@ -58,7 +64,7 @@ struct CtaShape {
   int rows;
   int tokens;
   int cluster;
-  int smem_bytes;
+  std::int64_t smem_bytes;
   int threads;
   int most_per_sm;  // registers permitting
 };
@@ -69,8 +75,13 @@ CtaShape cta_shape(const Instance& instance, const Problem& problem) {
     const int x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, cta_tokens(c)));
     // Kernels for few tokens need fewer registers than min_ctas allows them.
     const int most = c.token_tiles < 4 ? 2 * c.min_ctas : c.min_ctas;
-    return {c.row_tiles * format::tile_rows, cta_tokens(c),  c.cluster,
-            stream_layout(c, x_rows).total,  cta_threads(c), most};
+    const std::int64_t smem = stream_smem_bytes(c, x_rows, ceil_div(problem.k, format::tile_k));
+    return {c.row_tiles * format::tile_rows,
+            cta_tokens(c),
+            c.cluster,
+            smem,
+            cta_threads(c),
+            c.by_rows ? 1 : most};
   }
   const TileConfig& c = instance.tile();
   return {c.row_blocks * 64, c.tokens, c.cluster, tile_layout(c).total, cta_threads(c), 1};
@@ -131,6 +142,22 @@ double estimate_stream_us(const StreamConfig& c, const Problem& problem, const G
          fit::token_block_us * static_cast<double>(o.token_blocks - 1);
 }
 
+/// A kernel by rows: its grid goes through all row tiles.
+double estimate_rows_us(const StreamConfig& c, const Problem& problem, const Occupancy& o) {
+  const std::int64_t k_tiles = ceil_div(problem.k, format::tile_k);
+  const std::int64_t row_tiles = ceil_div(problem.rows, format::tile_rows);
+  const auto sm_tiles = static_cast<double>(ceil_div(row_tiles, o.ctas) * k_tiles);
+  const double ingress_us = sm_tiles * tile_bytes(c.encoding) / fit::sm_bytes_us;
+  const auto steps = static_cast<double>(ceil_div(row_tiles, o.ctas * c.k_warps) * k_tiles);
+  const auto m = static_cast<double>(problem.m);
+  const double steps_us =
+      steps * (fit::rows_step_us + fit::rows_step_token_tile_us * c.token_tiles +
+               fit::rows_step_token_us * m);
+  const double x_us = m * static_cast<double>(k_tiles) * format::tile_k * 2 / fit::sm_bytes_us;
+  return both(std::max(ingress_us, steps_us), weight_read_us(problem), fit::sharpness) + x_us +
+         fit::rows_start_us + fit::rows_token_tile_us * c.token_tiles;
+}
+
 double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFacts& gpu,
                         const Occupancy& o) {
   const auto cta_k_tiles =
@@ -180,6 +207,8 @@ Occupancy occupancy(const Instance& instance, const Problem& problem, const GpuF
   Occupancy o{};
   o.groups = ceil_div(problem.rows, cta.rows);
   o.token_blocks = ceil_div(problem.m, cta.tokens);
+  const bool by_rows = instance.family == Family::stream && instance.stream().by_rows;
+  if (by_rows) o.groups = std::min<std::int64_t>(o.groups, gpu.sm_count);
   o.ctas = o.groups * cta.cluster * o.token_blocks;
   o.ctas_per_sm = std::min<std::int64_t>(
       {cta.most_per_sm, gpu.smem_per_sm_bytes / (cta.smem_bytes + 1024), 2048 / cta.threads});
@@ -200,6 +229,9 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
   if (o.ctas_per_sm < 1 || o.token_blocks > max_grid_y) return infinity;
+  if (!tile && instance.stream().by_rows) {
+    return o.token_blocks == 1 ? estimate_rows_us(instance.stream(), problem, o) : infinity;
+  }
   if (!tile) return estimate_stream_us(instance.stream(), problem, gpu, o);
   return encoding == Encoding::raw32 ? estimate_terms_us(instance.tile(), problem, gpu, o)
                                      : estimate_tile_us(instance.tile(), problem, gpu, o);

@@ -39,7 +39,8 @@ KernelPlan lay_out(const Instance& instance, double estimated_us, const Problem&
     plan.threads = cta_threads(c);
     plan.cluster = c.cluster;
     plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
-    plan.smem_bytes = stream_layout(c, plan.x_rows).total;
+    plan.smem_bytes = static_cast<int>(
+        stream_smem_bytes(c, plan.x_rows, (problem.k + format::tile_k - 1) / format::tile_k));
   } else {
     const TileConfig& c = instance.tile();
     const int tokens = c.tokens;
@@ -82,7 +83,7 @@ std::string instance_name(const Instance& instance) {
            number(c.row_tiles) + "_k" + number(c.k_warps) + "_s" + number(c.stages) + "_c" +
            number(c.cluster) + "_m" + number(c.min_ctas) +
            (c.exception_warps > 0 ? "_e" + number(c.exception_warps) : "") +
-           (c.x_access == XAccess::any ? "_any" : "");
+           (c.x_access == XAccess::any ? "_any" : "") + (c.by_rows ? "_rows" : "");
   }
   const TileConfig& c = instance.tile();
   return std::string("tile/") + name(c.encoding) + "/n" + number(c.tokens) + "_b" +

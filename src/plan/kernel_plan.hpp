@@ -43,8 +43,9 @@ struct Instance {
 std::vector<Instance> instances_of(Encoding encoding);
 
 /// Every parameter of an instance: "stream/split12/t1_r2_k8_s4_c1_m1_e2" (token tiles, row tiles, k
-/// warps, stages, cluster, CTAs an SM, exception warps; "_any" for any alignment of x) or
-/// "tile/split12/n128_b1_g2_x10_w3_c1" (tokens, row blocks, k groups, x stages, w stages, cluster).
+/// warps, stages, cluster, CTAs an SM, exception warps; "_any" for any alignment of x, "_rows" for
+/// by_rows) or "tile/split12/n128_b1_g2_x10_w3_c1" (tokens, row blocks, k groups, x stages, w
+/// stages, cluster).
 std::string instance_name(const Instance& instance);
 
 /// How an instance serves a problem.

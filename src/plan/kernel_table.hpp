@@ -32,8 +32,11 @@ struct StreamConfig {
   int stages;           ///< k tiles in flight a warp
   int cluster;          ///< CTAs that split k between them and meet in distributed shared memory
   int min_ctas;         ///< CTAs an SM is meant to hold
-  int exception_warps;  ///< split12: at least one
+  int exception_warps;  ///< split12: at least one, none if by_rows
   XAccess x_access = XAccess::aligned;
+  /// Each of the k_warps warps takes row tiles of its own, all of k (src/cuda/rows_kernel.cuh): for
+  /// short K, as all of x must fit into shared memory.
+  bool by_rows = false;
 
   friend constexpr bool operator==(const StreamConfig&, const StreamConfig&) = default;
 };
@@ -58,6 +61,7 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 1, 4, 4, 2, 1, 2, 1},
     {Encoding::split12, 1, 4, 8, 2, 1, 1, 1},
     {Encoding::split12, 1, 1, 8, 4, 1, 1, 1, XAccess::any},
+    {Encoding::split12, 1, 1, 16, 8, 1, 1, 0, XAccess::aligned, true},
     {Encoding::raw16, 1, 1, 16, 3, 1, 1, 0},
     {Encoding::raw16, 1, 1, 8, 3, 1, 2, 0},
     {Encoding::raw16, 1, 2, 8, 3, 1, 1, 0},
@@ -75,6 +79,7 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 2, 2, 4, 4, 1, 2, 1},
     {Encoding::split12, 2, 2, 4, 2, 1, 3, 1},
     {Encoding::split12, 2, 4, 4, 4, 1, 1, 1},
+    {Encoding::split12, 2, 1, 16, 6, 1, 1, 0, XAccess::aligned, true},
     {Encoding::raw16, 2, 1, 8, 3, 1, 1, 0},
     {Encoding::raw16, 2, 2, 8, 3, 1, 1, 0},
     {Encoding::raw16, 2, 2, 4, 3, 1, 2, 0},
@@ -88,6 +93,7 @@ inline constexpr StreamConfig stream_table[] = {
     {Encoding::split12, 4, 4, 4, 3, 1, 1, 1},
     {Encoding::split12, 4, 5, 4, 2, 4, 1, 1},
     {Encoding::split12, 4, 2, 4, 2, 1, 1, 1, XAccess::any},
+    {Encoding::split12, 4, 1, 16, 4, 1, 1, 0, XAccess::aligned, true},
     {Encoding::raw16, 4, 2, 8, 2, 1, 1, 0},
     {Encoding::raw16, 4, 2, 4, 2, 1, 2, 0},
     {Encoding::raw16, 4, 4, 4, 3, 1, 1, 0},
@@ -141,11 +147,18 @@ constexpr StreamLayout stream_layout(const StreamConfig& c, int x_rows) {
   return layout;
 }
 
+/// Dynamic shared memory. A kernel by rows: rings of weights, then x, [k tile][token].
+constexpr std::int64_t stream_smem_bytes(const StreamConfig& c, int x_rows, std::int64_t k_tiles) {
+  return c.by_rows ? weight_ring_bytes(c) + k_tiles * x_rows * format::tile_k * 2
+                   : stream_layout(c, x_rows).total;
+}
+
 constexpr bool is_valid(const StreamConfig& c) {
   return c.token_tiles >= 1 && c.row_tiles >= 1 && c.stages >= 1 && c.cluster >= 1 &&
-         c.cluster <= 8 && (c.exception_warps > 0) == has_exceptions(c) && cta_threads(c) <= 1024 &&
-         cta_threads(c) * c.min_ctas <= 2048 &&
-         stream_layout(c, cta_tokens(c)).total <= smem_limit_bytes;
+         c.cluster <= 8 && (c.exception_warps > 0) == (has_exceptions(c) && !c.by_rows) &&
+         cta_threads(c) <= 1024 && cta_threads(c) * c.min_ctas <= 2048 &&
+         (!c.by_rows || (c.row_tiles == 1 && c.cluster == 1 && c.x_access == XAccess::aligned)) &&
+         stream_smem_bytes(c, cta_tokens(c), 1) <= smem_limit_bytes;
 }
 constexpr bool all_valid() {
   for (const StreamConfig& c : stream_table) {

@@ -38,21 +38,29 @@ struct Facts {
   std::int64_t tokens;
   std::int64_t cluster;
   bool tile;
-  bool any_x;  // serves x of any alignment
+  bool any_x;    // serves x of any alignment
+  bool by_rows;  // keeps all of x in shared memory: one block of tokens, short K
 };
 Facts facts_of(const plan::Instance& instance) {
   if (instance.family == plan::Family::tile) {
     const plan::TileConfig& c = instance.tile();
-    return {c.encoding, c.tokens, c.cluster, true, false};
+    return {c.encoding, c.tokens, c.cluster, true, false, false};
   }
   const plan::StreamConfig& c = instance.stream();
-  return {c.encoding, plan::cta_tokens(c), c.cluster, false, c.x_access == plan::XAccess::any};
+  return {c.encoding, plan::cta_tokens(c), c.cluster, false, c.x_access == plan::XAccess::any,
+          c.by_rows};
 }
 
 class KernelInstance : public testing::TestWithParam<plan::Instance> {
  protected:
   void SetUp() override {
     if (!has_gpu()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  static bool keeps_x(std::int64_t m, std::int64_t k) {
+    const std::int64_t k_tiles = (k + format::tile_k - 1) / format::tile_k;
+    return plan::stream_smem_bytes(GetParam().stream(), static_cast<int>(m), k_tiles) <=
+           plan::smem_limit_bytes;
   }
 
   /// One call with the instance under test, twice; compares with the reference and with itself.
@@ -62,7 +70,9 @@ class KernelInstance : public testing::TestWithParam<plan::Instance> {
     const std::int64_t rows = row_end - row_begin;
     const bool aligned = row_stride % 8 == 0 && x_offset % 8 == 0;
     const plan::Problem problem = backend.problem(rows, m, aligned);
-    if (!aligned && !facts_of(GetParam()).any_x) {
+    const Facts facts = facts_of(GetParam());
+    const bool too_large = facts.by_rows && (m > facts.tokens || !keeps_x(m, layer.k));
+    if ((!aligned && !facts.any_x) || too_large) {
       EXPECT_THROW(plan::plan_instance(GetParam(), problem, backend.gpu()), Error);
       return;
     }

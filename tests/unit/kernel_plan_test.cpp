@@ -68,7 +68,8 @@ TEST(KernelPlan, FewTokensStream) {
 
 TEST(KernelPlan, ClustersNeedEnoughKTiles) {
   for (const Instance& instance : instances_of(Encoding::raw32)) {
-    const int cluster = instance.stream().cluster;
+    const bool tile = instance.family == Family::tile;
+    const int cluster = tile ? instance.tile().cluster : instance.stream().cluster;
     const Problem problem{.rows = 256, .k = 64 * cluster - 64, .m = 1, .encoding = Encoding::raw32};
     if (cluster == 1) continue;
     EXPECT_TRUE(std::isinf(estimate_us(instance, problem, h200))) << instance_name(instance);
@@ -97,8 +98,31 @@ TEST(KernelPlan, OccupancyCountsWaves) {
   EXPECT_EQ(over.waves, 2);
 }
 
+TEST(KernelPlan, ByRowsTakesWhatFitsIntoSharedMemory) {
+  bool seen = false;
+  for (const Instance& instance : instances_of(Encoding::split12)) {
+    if (instance.family != Family::stream || !instance.stream().by_rows) continue;
+    seen = true;
+    const std::int64_t m = cta_tokens(instance.stream());
+    Problem problem{.rows = 32768, .k = 512, .m = m};
+    EXPECT_TRUE(std::isfinite(estimate_us(instance, problem, h200))) << instance_name(instance);
+    const KernelPlan plan = plan_instance(instance, problem, h200);
+    EXPECT_EQ(plan.grid_x, h200.sm_count) << "the grid goes through all row tiles";
+    EXPECT_EQ(plan.smem_bytes, weight_ring_bytes(instance.stream()) + 512 * m * 2);
+    problem.m = m + 1;
+    EXPECT_TRUE(std::isinf(estimate_us(instance, problem, h200))) << instance_name(instance);
+    problem.m = m;
+    problem.k = (smem_limit_bytes - weight_ring_bytes(instance.stream())) / (2 * m) / 64 * 64;
+    EXPECT_TRUE(std::isfinite(estimate_us(instance, problem, h200))) << instance_name(instance);
+    problem.k += 64;
+    EXPECT_TRUE(std::isinf(estimate_us(instance, problem, h200))) << instance_name(instance);
+  }
+  EXPECT_TRUE(seen);
+}
+
 TEST(StreamLayout, PartsDoNotOverlap) {
   for (const StreamConfig& c : stream_table) {
+    if (c.by_rows) continue;  // nothing but a ring and x
     for (int rows = 1; rows <= cta_tokens(c); ++rows) {
       const StreamLayout layout = stream_layout(c, rows);
       const int rings = c.k_warps * c.stages * (c.row_tiles * tile_bytes(c.encoding) + rows * 128);

@@ -67,6 +67,12 @@ __device__ __forceinline__ uint2 load_shared_8(std::uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ std::uint16_t load_shared_2(std::uint32_t address) {
+  std::uint16_t v;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ void store_shared_16(std::uint32_t address, uint4 v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y),
                "r"(v.z), "r"(v.w)
