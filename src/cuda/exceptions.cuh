@@ -89,11 +89,6 @@ struct GatheredX {
   }
 };
 
-/// What an exception's slot decodes to, as BF16.
-__device__ __forceinline__ std::uint32_t stand_in_bits(const DecodeArgs& decode) {
-  return (decode.window & 0xFF) << 8;
-}
-
 /// The exceptions of one row tile, accumulated by one warp.
 template <int TokenTiles>
 struct ExceptionSums {

@@ -139,7 +139,7 @@ struct RowsWarp {
       return x + k / format::tile_k * x_tile_bytes + x_piece(token, k % format::tile_k / 8) +
              k % 8 * 2;
     });
-    sums.add(entries, gathered, stand_in_bits(args.decode), lane);
+    sums.add(entries, gathered, stand_in_bits(args.decode.window), lane);
   }
 
   __device__ __forceinline__ void run() {
@@ -178,7 +178,7 @@ struct RowsWarp {
     if (__shfl_sync(0xFFFFFFFFu, entries.tail[0] >> 24, 0) != 0) {
       const TokenBlock block{reinterpret_cast<const unsigned char*>(args.x), args.x_stride_bytes,
                              args.m};
-      exceptions.add_more(args.exceptions, head, block, stand_in_bits(args.decode), lane);
+      exceptions.add_more(args.exceptions, head, block, stand_in_bits(args.decode.window), lane);
     }
     const StreamShare share{0, 0, args.k_tiles, now, 0, args.m};
     const StreamStore<C.encoding> store{args, share, lane};

@@ -337,7 +337,7 @@ struct StreamExceptions {
     const TokenBlock block{reinterpret_cast<const unsigned char*>(args.x) +
                                static_cast<std::uint64_t>(share.token) * args.x_stride_bytes,
                            args.x_stride_bytes, share.tokens};
-    const std::uint32_t stand_in = stand_in_bits(args.decode);
+    const std::uint32_t stand_in = stand_in_bits(args.decode.window);
 #pragma unroll 1
     for (int r = first; r < C.row_tiles; r += stride) {
       LaneEntries entries = load_entries(&head(r)->groups[0], lane);

@@ -52,6 +52,7 @@ struct TileConsumer {
   int w_stage = 0;
   std::uint32_t x_ring;
   RingPosition<C.x_stages> x_at;
+  LaneTile<C.encoding> packed;  // of the next k tile to decode
 
   __device__ __forceinline__ TileConsumer(const TileArgs& args, const TileShare& share,
                                           TileBarriers<C>& barriers, std::uint32_t smem, int warp,
@@ -90,11 +91,14 @@ struct TileConsumer {
     for (int s = 0; s < C.w_stages; ++s) copy(s);
   }
 
-  /// Decodes the next k tile and has its stage refilled.
-  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
+  /// Loads the next k tile, well before it is decoded.
+  __device__ __forceinline__ void load() {
     ptx::cp_async_wait<C.w_stages - 1>();
-    LaneTile<C.encoding> packed;
     packed.load(w_ring + w_stage * tile_bytes);
+  }
+
+  /// Decodes the k tile that was loaded and has its stage refilled.
+  __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
       std::uint32_t a[4];
@@ -119,8 +123,9 @@ struct TileConsumer {
     ptx::pin_registers(fragments);
     ptx::wgmma_fence();
 #pragma unroll
-    for (int f = 0; f < 4; ++f)
+    for (int f = 0; f < 4; ++f) {
       ptx::Wgmma<C.tokens>::template mma<true>(sums, fragments + 4 * f, x + 2 * f);
+    }
     ptx::wgmma_commit();
   }
 
@@ -133,12 +138,13 @@ struct TileConsumer {
   __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
     std::uint32_t fragments[2][16];
     if (steps > 0) {
+      load();
       decode(fragments[0]);
       __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
       exceptions.start();
       exceptions.patch(fragments[0], k_group);
       multiply(sums, fragments[0]);
-      exceptions.advance(k_group);
+      load();
       int k_tile = k_group;
       int left = steps;
       int previous = x_at.slot;
@@ -149,9 +155,9 @@ struct TileConsumer {
         x_at.advance(C.k_groups);
         k_tile += C.k_groups;
         decode(next);
+        load();
         exceptions.patch(next, k_tile);
         multiply(sums, next);
-        exceptions.advance(k_tile);
         ptx::wgmma_wait<1>();  // the group before: its fragments and its x are free
         release_x(previous);
         previous = x_at.slot;

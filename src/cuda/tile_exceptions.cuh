@@ -29,47 +29,53 @@ struct TileShare {
   std::uint32_t rank;
 };
 
-/// The exceptions of a warp: those of its row tile that lie in its warpgroup's k tiles.
+/// The exceptions of a warp's row tile, in order of k: a window of 32 entries in shared memory, of
+/// which the next two are in registers.
 template <plan::TileConfig C>
 struct TileExceptions {
   static constexpr unsigned all = 0xFFFFFFFFu;
-  static constexpr int chunk_entries = 32;  // one a lane
+  static constexpr int window = head_groups * format::group_entries;
   static constexpr int none = INT_MAX;
+  static_assert(window == 32, "an entry a lane");
 
   const ExceptionView& view;
   const TileShare& share;
   const int lane;
-  const int k_group;
-  const std::uint32_t head;  // shared memory for the row tile's ExceptionHead
+  const std::uint32_t entries;   // shared memory: the row tile's ExceptionHead, then the window
+  const std::uint32_t stand_in;  // as BF16
 
-  std::uint32_t more_begin = 0;  // groups of the list after the head's
+  std::uint32_t more_begin = 0;  // groups of the list after the window
   std::uint32_t more_end = 0;
-  int position = 0;        // in the list, of the chunk at hand
-  int k_tile = 0;          // of this lane's entry, counted in the CTA
-  std::uint32_t code = 0;  // of this lane's entry, see encode()
-  uint2 next_chunk;        // this lane's entry of the next 32
-  unsigned pending = 0;    // lanes whose entries are this warp's and still to come
-  bool more = false;       // later chunks may have such entries
-  int next_k_tile = none;  // of the first pending entry
-  std::uint32_t next_code = 0;
+  uint2 later;                   // this lane's entry of the window after this one
+  int position = 0;              // in the window, of the entry after `second`
+  int first_k_tile = none;       // of the next entry, counted in the CTA
+  int second_k_tile = none;      // of the one after it
+  std::uint32_t first_code = 0;  // see encode()
+  std::uint32_t second_code = 0;
 
   __device__ __forceinline__ TileExceptions(const ExceptionView& view, const TileShare& share,
-                                            int k_group, std::uint32_t head, int lane)
-      : view(view), share(share), lane(lane), k_group(k_group), head(head) {}
+                                            std::uint32_t entries, std::uint32_t stand_in, int lane)
+      : view(view), share(share), lane(lane), entries(entries), stand_in(stand_in) {}
 
   /// Asks for the head, in the cp.async group that the warp commits next.
   __device__ __forceinline__ void ask(const unsigned char* row_tile) const {
     if (lane * 16 < plan::exception_head_bytes) {
-      ptx::cp_async_16(head + lane * 16, row_tile + view.head_offset + lane * 16);
+      ptx::cp_async_16(entries + lane * 16, row_tile + view.head_offset + lane * 16);
     }
   }
 
-  /// Entry i of the list, from the head's end on.
+  /// Entry i of the groups after the window.
   __device__ __forceinline__ uint2 load(int i) const {
-    const std::uint32_t group =
-        more_begin + static_cast<std::uint32_t>(i / format::group_entries - head_groups);
+    const std::uint32_t group = more_begin + static_cast<std::uint32_t>(i) / format::group_entries;
     if (group >= more_end) return make_uint2(0, std::uint32_t{format::unused_row} << 16);
     return __ldg(reinterpret_cast<const uint2*>(view.more + group) + i % format::group_entries);
+  }
+
+  /// This lane's entry of the next 32.
+  __device__ __forceinline__ uint2 take_later() {
+    const uint2 entry = load(lane);
+    more_begin += head_groups;
+    return entry;
   }
 
   /// An entry's k tile, counted in the CTA; those of other CTAs lie outside its range, and after it
@@ -79,99 +85,95 @@ struct TileExceptions {
     return used ? static_cast<int>(entry.x / format::tile_k) - share.k_tile_begin : none;
   }
 
-  /// All that patch_one needs to know: bits | lane << 16 | fragment register << 21 | half << 25.
-  __device__ __forceinline__ static std::uint32_t encode(uint2 entry) {
+  /// All that patch_one needs to know: the bits in which the weight differs from its stand-in |
+  /// lane
+  /// << 16 | fragment register << 21 | half << 25.
+  __device__ __forceinline__ std::uint32_t encode(uint2 entry) const {
     const auto slot = format::fragment_slot(static_cast<int>(entry.y >> 16 & 0xF),
                                             static_cast<int>(entry.x % format::tile_k));
     const auto target = static_cast<std::uint32_t>(4 * slot.fragment + slot.index / 2);
-    return (entry.y & 0xFFFF) | static_cast<std::uint32_t>(slot.lane) << 16 | target << 21 |
-           static_cast<std::uint32_t>(slot.index % 2) << 25;
+    return ((entry.y & 0xFFFF) ^ stand_in) | static_cast<std::uint32_t>(slot.lane) << 16 |
+           target << 21 | static_cast<std::uint32_t>(slot.index % 2) << 25;
   }
 
   /// After the head has arrived, in all lanes.
   __device__ __forceinline__ void start() {
-    const uint2 first = ptx::load_shared_8(head + lane * 8);
-    const uint2 range = ptx::load_shared_8(head + chunk_entries * 8);
+    const uint2 range = ptx::load_shared_8(entries + window * 8);
     more_begin = range.x;
     more_end = range.y;
-    next_chunk = load(chunk_entries + lane);
-    look(first);
-    if (share.rank > 0) skip_others();
-    find_next();
+    uint2 entry = ptx::load_shared_8(entries + lane * 8);
+    if (share.rank > 0 && __shfl_sync(all, k_tile_of(entry), window - 1) < 0) {
+      skip_others();
+      entry = take_later();
+    }
+    later = take_later();
+    open(entry);
+    if (share.rank > 0) position = __popc(__ballot_sync(all, k_tile_of(entry) < 0));
+    advance();
+    advance();
   }
 
-  /// Moves past the entries of lower ranks where they are more than the head.
+  /// Moves past groups of lower ranks, where those are more than the head: 32 probes at a time.
   __device__ __forceinline__ void skip_others() {
-    if (__shfl_sync(all, k_tile, 31) >= 0) return;
-    int begin = chunk_entries;
-    int end = chunk_entries + static_cast<int>(more_end - more_begin) * format::group_entries;
-    while (end - begin > chunk_entries) {
-      const int step = (end - begin + 31) / 32;
+    int begin = 0;
+    int end = static_cast<int>(more_end - more_begin) * format::group_entries;
+    while (end - begin > window) {
+      const int step = (end - begin + window - 1) / window;
       const int i = begin + lane * step;
       const int before = __popc(__ballot_sync(all, i < end && k_tile_of(load(i)) < 0));
       if (before == 0) break;
       end = min(end, begin + before * step);
       begin += (before - 1) * step;
     }
-    position = begin;
-    next_chunk = load(position + chunk_entries + lane);
-    look(load(position + lane));
+    more_begin += static_cast<std::uint32_t>(begin) / format::group_entries;
   }
 
-  /// A new chunk.
-  __device__ __forceinline__ void look(uint2 entry) {
-    k_tile = k_tile_of(entry);
-    code = encode(entry);
-    const bool inside = k_tile >= 0 && k_tile < share.k_tiles;
-    pending = __ballot_sync(all, inside && (C.k_groups == 1 || k_tile % C.k_groups == k_group));
-    more = __ballot_sync(all, k_tile >= share.k_tiles) == 0;
+  /// Makes 32 entries the window.
+  __device__ __forceinline__ void open(uint2 entry) {
+    __syncwarp();
+    ptx::store_shared_8(entries + lane * 8,
+                        make_uint2(static_cast<std::uint32_t>(k_tile_of(entry)), encode(entry)));
+    __syncwarp();
+    position = 0;
   }
 
-  __device__ __forceinline__ void find_next() {
-    while (pending == 0 && more) {
-      const uint2 entry = next_chunk;
-      position += chunk_entries;
-      next_chunk = load(position + chunk_entries + lane);
-      look(entry);
+  __device__ __forceinline__ void advance() {
+    first_k_tile = second_k_tile;
+    first_code = second_code;
+    if (position == window) {
+      open(later);
+      later = take_later();
     }
-    const int first = __ffs(pending) - 1;
-    next_k_tile = __shfl_sync(all, k_tile, first);
-    next_code = __shfl_sync(all, code, first);
-    if (pending == 0) next_k_tile = none;
+    const uint2 entry = ptx::load_shared_8(entries + position * 8);
+    // The same in all lanes; the shuffle lets the compiler know.
+    second_k_tile = __shfl_sync(all, static_cast<int>(entry.x), 0);
+    second_code = entry.y;
+    ++position;
   }
 
-  /// Overwrites the stand-ins of a k tile in its fragments. Calls go up in k; advance() follows.
+  /// Overwrites the stand-ins of a k tile in its fragments. Calls go up in k.
   __device__ __forceinline__ void patch(std::uint32_t (&fragments)[16], int now) {
-    if (next_k_tile != now) return;
-    patch_one(fragments, next_code);
-    pending &= pending - 1;
-    // Rarely another one in the same k tile.
-    while (
-        __any_sync(all, (k_tile == now && (pending >> lane & 1) != 0) || (pending == 0 && more))) {
-      find_next();
-      if (next_k_tile != now) break;
-      patch_one(fragments, next_code);
-      pending &= pending - 1;
+    while (first_k_tile <= now) {
+      if (C.k_groups == 1 || first_k_tile == now) patch_one(fragments, first_code);
+      advance();
     }
-    next_k_tile = now;
   }
 
-  /// After a k tile: off the way from one multiplication to the next.
-  __device__ __forceinline__ void advance(int now) {
-    if (next_k_tile == now) find_next();
-  }
-
+  /// Turns a stand-in into the true weight: one of 16 registers of one lane, by four choices of the
+  /// k16 block and four in it.
   __device__ __forceinline__ void patch_one(std::uint32_t (&fragments)[16],
-                                            std::uint32_t its_code) const {
-    const std::uint32_t half = (its_code >> 25) != 0 ? 0xFFFF0000u : 0x0000FFFFu;
-    const std::uint32_t mask = lane == static_cast<int>(its_code >> 16 & 31) ? half : 0u;
-    const std::uint32_t value = __byte_perm(its_code, 0, 0x1010);
-    const int target = static_cast<int>(its_code >> 21 & 15);
+                                            std::uint32_t code) const {
+    const std::uint32_t difference = (code >> 25) != 0 ? code << 16 : code & 0xFFFF;
+    const std::uint32_t mine = lane == static_cast<int>(code >> 16 & 31) ? difference : 0u;
+    std::uint32_t in_block[4];
+    std::uint32_t in_register[4];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const std::uint32_t here = i == target ? mask : 0u;
-      fragments[i] = (fragments[i] & ~here) | (value & here);
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      in_block[i] = (code >> 23 & 3) == i ? ~0u : 0u;
+      in_register[i] = (code >> 21 & 3) == i ? mine : 0u;
     }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) fragments[i] ^= in_block[i / 4] & in_register[i % 4];
   }
 };
 
@@ -182,7 +184,6 @@ struct NoTileExceptions {
   __device__ __forceinline__ void ask(const unsigned char*) const {}
   __device__ __forceinline__ void start() {}
   __device__ __forceinline__ void patch(std::uint32_t (&)[16], int) {}
-  __device__ __forceinline__ void advance(int) {}
 };
 
 }  // namespace slimgemm::cuda

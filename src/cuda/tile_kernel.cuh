@@ -340,8 +340,9 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   using Consumer =
       std::conditional_t<C.encoding == Encoding::raw32, TileTermsConsumer<C>, TileConsumer<C>>;
   Consumer consumer(args, share, barriers, smem, warp, lane);
-  Exceptions exceptions(args.exceptions, share, consumer.k_group,
-                        smem + layout.heads + warp * plan::exception_head_bytes, lane);
+  Exceptions exceptions(args.exceptions, share,
+                        smem + layout.heads + warp * plan::exception_head_bytes,
+                        stand_in_bits(args.decode.window), lane);
   const TileXCopy<C> x_copy{args, share, smem, barriers};
   if (consumes) {
     exceptions.ask(consumer.row_tile);

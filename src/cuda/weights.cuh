@@ -32,6 +32,11 @@ __device__ __forceinline__ void decode_split12(std::uint32_t (&a)[4], std::uint3
   a[3] = __byte_perm(low_4_7, high_4_7, 0x7362);
 }
 
+/// What the slot of an exception decodes to, as BF16 bits.
+__device__ __forceinline__ std::uint32_t stand_in_bits(std::uint32_t window) {
+  return (window & 0xFF) << 8;
+}
+
 /// Takes the upper 16 bits of two floats as a BF16 pair and leaves the exact remainders.
 __device__ __forceinline__ std::uint32_t split_bf16_pair(float& v0, float& v1) {
   const std::uint32_t bits0 = __float_as_uint(v0);

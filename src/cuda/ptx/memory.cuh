@@ -18,13 +18,6 @@ __device__ __forceinline__ void cp_async_16(std::uint32_t shared, const void* gl
                "r"(bytes)
                : "memory");
 }
-/// 8 and 4 bytes, through L1.
-__device__ __forceinline__ void cp_async_8(std::uint32_t shared, const void* global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(global) : "memory");
-}
-__device__ __forceinline__ void cp_async_4(std::uint32_t shared, const void* global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(global) : "memory");
-}
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -71,6 +64,10 @@ __device__ __forceinline__ std::uint16_t load_shared_2(std::uint32_t address) {
   std::uint16_t v;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");
   return v;
+}
+
+__device__ __forceinline__ void store_shared_8(std::uint32_t address, uint2 v) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(v.x), "r"(v.y) : "memory");
 }
 
 __device__ __forceinline__ void store_shared_16(std::uint32_t address, uint4 v) {
