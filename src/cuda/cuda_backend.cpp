@@ -200,14 +200,16 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   kernel_args.m = args.m;
   kernel_args.rows = args.row_end - args.row_begin;
   kernel_args.x_rows = plan.x_rows;
-  kernel_args.token_blocks = static_cast<int>(plan.grid_y);
   kernel_args.k_tiles = k_tiles_;
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
   kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);
   kernel_args.decode = decode_;
   kernel_args.dependent = programmatic_launch_;
   // Token blocks of the same rows side by side: they read the same weights at the same time.
-  launch(plan, dim3(static_cast<unsigned>(plan.grid_x * plan.grid_y)), &kernel_args, args.stream);
+  const std::int64_t row_groups = plan.grid_x / plan.cluster;
+  launch(plan,
+         dim3(static_cast<unsigned>(plan.cluster * plan.grid_y), static_cast<unsigned>(row_groups)),
+         &kernel_args, args.stream);
 }
 
 void CudaBackend::launch(const plan::KernelPlan& plan, dim3 grid, void* kernel_args,

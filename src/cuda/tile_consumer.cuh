@@ -39,6 +39,9 @@ struct RingPosition {
 template <plan::TileConfig C>
 struct TileConsumer {
   static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
+  /// The next k tile is loaded before this one is multiplied. Not where the loaded registers are
+  /// the fragments: wgmma in flight reads those.
+  static constexpr bool loads_early = C.encoding == Encoding::split12;
 
   const TileArgs& args;
   TileBarriers<C>& barriers;
@@ -91,14 +94,14 @@ struct TileConsumer {
     for (int s = 0; s < C.w_stages; ++s) copy(s);
   }
 
-  /// Loads the next k tile, well before it is decoded.
   __device__ __forceinline__ void load() {
     ptx::cp_async_wait<C.w_stages - 1>();
     packed.load(w_ring + w_stage * tile_bytes);
   }
 
-  /// Decodes the k tile that was loaded and has its stage refilled.
+  /// Decodes a k tile and has its stage refilled.
   __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
+    if constexpr (!loads_early) load();
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
       std::uint32_t a[4];
@@ -138,13 +141,13 @@ struct TileConsumer {
   __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
     std::uint32_t fragments[2][16];
     if (steps > 0) {
-      load();
+      if constexpr (loads_early) load();
       decode(fragments[0]);
       __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
       exceptions.start();
       exceptions.patch(fragments[0], k_group);
       multiply(sums, fragments[0]);
-      load();
+      if constexpr (loads_early) load();
       int k_tile = k_group;
       int left = steps;
       int previous = x_at.slot;
@@ -155,7 +158,7 @@ struct TileConsumer {
         x_at.advance(C.k_groups);
         k_tile += C.k_groups;
         decode(next);
-        load();
+        if constexpr (loads_early) load();
         exceptions.patch(next, k_tile);
         multiply(sums, next);
         ptx::wgmma_wait<1>();  // the group before: its fragments and its x are free

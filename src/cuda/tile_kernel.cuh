@@ -46,10 +46,9 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
   const int k_tile_end =
       static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / C.cluster);
   share.k_tiles = k_tile_end - share.k_tile_begin;
-  const int block = static_cast<int>(blockIdx.x) / C.cluster;
-  share.row_tile = args.first_row_tile + block / args.token_blocks * C.row_blocks * 4;
+  share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.y) * C.row_blocks * 4;
   share.last_row_tile = args.last_row_tile;
-  share.token = static_cast<std::int64_t>(block % args.token_blocks) * C.tokens;
+  share.token = static_cast<std::int64_t>(blockIdx.x / C.cluster) * C.tokens;
   return share;
 }
 
@@ -57,6 +56,8 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
 /// not stored.
 template <plan::TileConfig C>
 struct TileXCopy {
+  static constexpr int first_stages = C.tokens >= 128 ? 2 : C.x_stages;
+
   const TileArgs& args;
   const TileShare& share;
   std::uint32_t ring;
@@ -68,17 +69,25 @@ struct TileXCopy {
     ptx::tma_load_3d(ring + slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(share.token),
                      share.k_tile_begin + k_tile, full);
   }
-  __device__ __forceinline__ void fill() const {
-#pragma unroll 1
-    for (int i = 0; i < min(C.x_stages, share.k_tiles); ++i) copy(i, i);
-  }
+  /// Asks for the first k tiles. Many tokens: only for two, so that x does not stand in the way of
+  /// the first weights.
+  __device__ __forceinline__ void start() const { fill(0, first_stages); }
+  /// And for all the others.
   __device__ __forceinline__ void run() const {
+    fill(first_stages, C.x_stages);
     RingPosition<C.x_stages> at{0};
+#pragma unroll 1
     for (int i = C.x_stages; i < share.k_tiles; ++i) {
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[at.slot]), at.parity);
       copy(i, at.slot);
       at.advance(1);
     }
+  }
+
+ private:
+  __device__ __forceinline__ void fill(int first, int end) const {
+#pragma unroll 1
+    for (int i = first; i < min(end, share.k_tiles); ++i) copy(i, i);
   }
 };
 
@@ -295,11 +304,17 @@ struct TileEpilogue {
   }
 };
 
+/// What the first copies of x need.
 template <plan::TileConfig C>
-__device__ __forceinline__ void init_barriers(TileBarriers<C>& barriers, std::uint32_t rank) {
-  for (int s = 0; s < C.x_stages; ++s) {
-    ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[s]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&barriers.x_empty[s]), 4 * C.row_blocks);
+__device__ __forceinline__ void init_full_barriers(TileBarriers<C>& barriers) {
+  for (auto& full : barriers.x_full) ptx::mbarrier_init(ptx::shared_address(&full), 1);
+  ptx::fence_mbarrier_init();
+}
+
+template <plan::TileConfig C>
+__device__ __forceinline__ void init_other_barriers(TileBarriers<C>& barriers, std::uint32_t rank) {
+  for (auto& empty : barriers.x_empty) {
+    ptx::mbarrier_init(ptx::shared_address(&empty), 4 * C.row_blocks);
   }
   if constexpr (C.cluster > 1) {
     for (auto& received : barriers.received) {
@@ -347,24 +362,27 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   if (consumes) {
     exceptions.ask(consumer.row_tile);
     consumer.fill();
-  } else if (lane == 0) {
+  } else if (warp == x_warp && lane == 0) {
     ptx::prefetch_tensor_map(&args.x_map);
-    init_barriers<C>(barriers, share.rank);
+    init_full_barriers<C>(barriers);
     if (args.dependent) ptx::grid_dependency_wait();
-    x_copy.fill();
+    x_copy.start();
+    init_other_barriers<C>(barriers, share.rank);
   }
   __syncwarp();
   __syncthreads();  // barriers are initialised, here and (cluster_wait) in the others
   if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
 
   if (consumes) {
+    if constexpr (plan::moves_registers(C)) ptx::more_registers<232>();
     float sums[C.tokens / 2] = {};
     consumer.run(sums, exceptions);
     if constexpr (C.cluster > 1) ptx::cluster_wait();
     TileEpilogue<C>{args, share, barriers, smem, warp / 4, static_cast<int>(threadIdx.x) % 128}.run(
         sums);
   } else {
-    if (lane == 0) x_copy.run();
+    if constexpr (plan::moves_registers(C)) ptx::fewer_registers<40>();
+    if (warp == x_warp && lane == 0) x_copy.run();
     __syncwarp();
     if constexpr (C.cluster > 1) ptx::cluster_wait();
   }

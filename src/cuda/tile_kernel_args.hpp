@@ -17,7 +17,6 @@ struct TileArgs {
   std::int64_t m;
   std::int64_t rows;  // output features of this call
   int x_rows;         // min(m, tokens)
-  int token_blocks;   // neighbouring CTAs (clusters) share weights
   int k_tiles;
   int first_row_tile;  // of the matrix
   int last_row_tile;   // of this call, in the matrix

@@ -18,7 +18,7 @@ namespace slimgemm::judge {
 inline constexpr std::size_t shape_file_bytes_max = std::size_t{1} << 20;
 inline constexpr std::size_t shape_layers_max = 1024;
 inline constexpr std::size_t shape_name_max = 64;
-inline constexpr std::int64_t shape_tokens_max = 4096;
+inline constexpr std::int64_t shape_tokens_max = 8192;
 /// Dense weights of one layer: the judge holds them in host and device memory.
 inline constexpr std::int64_t shape_weight_bytes_max = std::int64_t{1} << 32;
 

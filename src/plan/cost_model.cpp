@@ -9,9 +9,9 @@
 namespace slimgemm::plan {
 namespace {
 
-constexpr std::int64_t max_grid_y = 65535;  // token blocks of a launch
+constexpr std::int64_t max_grid_y = 65535;
 
-// Fitted to every instance on 255 shapes (results/h200/tune*.json).
+// Fitted to every instance on 384 shapes (results/h200/tune*.json).
 namespace fit {
 constexpr double hbm_bytes_us = 4.514e6;  // streaming read
 constexpr double l2_bytes_us = 24.73e6;   // what all SMs take in, weights and x
@@ -41,15 +41,17 @@ constexpr double rows_step_us = 0.145;  // of a warp, and for each of its token 
 constexpr double rows_step_token_tile_us = 0.012;
 constexpr double rows_step_token_us = 0.0012;
 // Tile kernels.
-constexpr double tile_sm_bytes_us = 124.2e3;
-constexpr double tile_clock_mhz = 1620;
-constexpr double tile_step_us = 0.12;     // least time of a k tile
-constexpr double two_row_blocks = 1.085;  // get into each other's way
-constexpr double tile_cluster_us = 0.838;
-constexpr double tile_start_us = 1.964;
-constexpr double tile_wave_us = 1.206;
-constexpr double tile_sharpness = 3;
-constexpr double out_bytes_us = 5e6;
+constexpr double tile_sm_bytes_us = 116.2e3;
+constexpr double tile_clock_mhz = 1729;
+constexpr double tile_step_us = 0.1133;   // least time of a k tile
+constexpr double two_row_blocks = 1.009;  // get into each other's way
+constexpr double moved_registers = 0.93;  // two row blocks of 256 tokens
+constexpr double tile_cluster_us = 0.9934;
+constexpr double tile_k_groups_us = 0.569;
+constexpr double tile_start_us = 1.956;
+constexpr double tile_wave_us = 2.3;
+constexpr double tile_sharpness = 5.724;
+constexpr double out_bytes_us = 1.291e6;
 // Tile kernels for FP32 weights.
 constexpr double terms_step_us = 0.21;  // of a k tile, and for each token
 constexpr double terms_token_us = 3.1e-3;
@@ -166,14 +168,16 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
   const double stage_bytes =
       c.row_blocks * 4 * tile_bytes(c.encoding) + x_rows * format::tile_k * 2;
   // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes.
-  const double math_us = c.row_blocks * c.tokens * 2.0 / fit::tile_clock_mhz *
-                         (c.row_blocks > 1 ? fit::two_row_blocks : 1.0);
+  const double others = moves_registers(c) ? fit::moved_registers
+                        : c.row_blocks > 1 ? fit::two_row_blocks
+                                           : 1.0;
+  const double math_us = c.row_blocks * c.tokens * 2.0 / fit::tile_clock_mhz * others;
   const double stage_us =
       std::max({math_us, stage_bytes / fit::tile_sm_bytes_us, fit::tile_step_us});
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
   const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us;
   const double exchange_us = c.cluster > 1    ? fit::tile_cluster_us * c.cluster
-                             : c.k_groups > 1 ? 0.4
+                             : c.k_groups > 1 ? fit::tile_k_groups_us
                                               : 0.1;
   return both(loop_us, weight_read_us(problem), fit::tile_sharpness) + fit::tile_start_us + out_us +
          exchange_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
@@ -228,7 +232,8 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   if (tile && problem.k % format::tile_k != 0) return infinity;
   if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
-  if (o.ctas_per_sm < 1 || o.token_blocks > max_grid_y) return infinity;
+  // A stream kernel's token blocks and a tile kernel's groups of rows lie along y.
+  if (o.ctas_per_sm < 1 || (tile ? o.groups : o.token_blocks) > max_grid_y) return infinity;
   if (!tile && instance.stream().by_rows) {
     return o.token_blocks == 1 ? estimate_rows_us(instance.stream(), problem, o) : infinity;
   }

@@ -187,24 +187,29 @@ struct TileConfig {
 
 inline constexpr TileConfig tile_table[] = {
     // encoding, tokens, row_blocks, k_groups, x_stages, w_stages, cluster
-    {Encoding::split12, 32, 1, 2, 12, 6, 1}, {Encoding::split12, 32, 1, 2, 12, 6, 2},
-    {Encoding::split12, 32, 1, 2, 12, 6, 3}, {Encoding::split12, 64, 1, 2, 8, 4, 1},
-    {Encoding::split12, 64, 1, 2, 10, 5, 1}, {Encoding::split12, 64, 1, 2, 10, 4, 2},
-    {Encoding::split12, 64, 1, 2, 10, 5, 3}, {Encoding::split12, 128, 1, 2, 10, 3, 1},
-    {Encoding::split12, 128, 1, 2, 8, 3, 2}, {Encoding::split12, 128, 1, 2, 8, 3, 3},
-    {Encoding::split12, 128, 2, 1, 6, 5, 1}, {Encoding::split12, 128, 2, 1, 6, 5, 2},
-    {Encoding::split12, 128, 2, 1, 6, 6, 3}, {Encoding::split12, 256, 1, 1, 4, 6, 1},
-    {Encoding::raw16, 32, 1, 2, 12, 5, 1},   {Encoding::raw16, 64, 1, 2, 10, 4, 1},
-    {Encoding::raw16, 64, 1, 2, 10, 4, 2},   {Encoding::raw16, 128, 1, 2, 8, 3, 1},
-    {Encoding::raw16, 128, 2, 1, 6, 5, 1},   {Encoding::raw16, 128, 2, 1, 6, 4, 2},
-    {Encoding::raw32, 32, 1, 2, 10, 4, 8},   {Encoding::raw32, 64, 1, 2, 8, 4, 6},
+    {Encoding::split12, 32, 1, 2, 12, 6, 1},  {Encoding::split12, 32, 1, 2, 12, 6, 2},
+    {Encoding::split12, 32, 1, 2, 12, 6, 3},  {Encoding::split12, 64, 1, 2, 10, 5, 1},
+    {Encoding::split12, 64, 1, 2, 10, 4, 2},  {Encoding::split12, 64, 1, 2, 10, 5, 3},
+    {Encoding::split12, 128, 1, 2, 10, 3, 1}, {Encoding::split12, 128, 1, 2, 8, 3, 2},
+    {Encoding::split12, 128, 1, 2, 8, 3, 3},  {Encoding::split12, 128, 2, 1, 6, 5, 1},
+    {Encoding::split12, 128, 2, 1, 8, 4, 2},  {Encoding::split12, 128, 2, 1, 7, 4, 3},
+    {Encoding::split12, 256, 1, 1, 4, 6, 1},  {Encoding::split12, 256, 2, 1, 4, 6, 1},
+    {Encoding::raw16, 32, 1, 2, 12, 5, 1},    {Encoding::raw16, 64, 1, 2, 10, 4, 1},
+    {Encoding::raw16, 64, 1, 2, 10, 4, 2},    {Encoding::raw16, 128, 1, 2, 8, 3, 1},
+    {Encoding::raw16, 128, 2, 1, 6, 5, 1},    {Encoding::raw16, 128, 2, 1, 6, 4, 2},
+    {Encoding::raw32, 32, 1, 2, 10, 4, 8},    {Encoding::raw32, 64, 1, 2, 8, 4, 6},
     {Encoding::raw32, 64, 1, 2, 8, 4, 8},
 };
 inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table[0]);
 
 constexpr bool has_exceptions(const TileConfig& c) { return c.encoding == Encoding::split12; }
 constexpr int warpgroups(const TileConfig& c) { return c.row_blocks * c.k_groups; }
-constexpr int cta_threads(const TileConfig& c) { return 128 * warpgroups(c) + 32; }
+/// Two warpgroups of 256 tokens need more registers than a CTA's threads get in equal parts: a
+/// whole warpgroup copies x and gives up most of its own.
+constexpr bool moves_registers(const TileConfig& c) { return c.tokens == 256 && c.row_blocks == 2; }
+constexpr int cta_threads(const TileConfig& c) {
+  return 128 * warpgroups(c) + (moves_registers(c) ? 128 : 32);
+}
 /// A unit is 8 tokens. Warpgroups that share k in a CTA own equal parts of the tokens; of such a
 /// part, every CTA of the cluster owns a run of units.
 constexpr int owned_units(const TileConfig& c) { return c.tokens / 8 / c.k_groups; }

@@ -48,7 +48,7 @@ TEST_F(ShapeFile, GivesLayersAndTheirCases) {
     "tokens": [2, 3], "layers": [
     {"name": "a.b-c_1", "n": 48, "k": 128, "dtype": "bf16"},
     {"name": "r", "n": 16, "k": 64, "dtype": "f32", "role": "scores", "models": ["x", "y"],
-     "tokens": [1, 4096]}]})",
+     "tokens": [1, 8192]}]})",
                                            "a.json");
   EXPECT_EQ(problem.shape_file, "a.json");
   ASSERT_EQ(problem.layers.size(), 2U);
@@ -118,7 +118,7 @@ TEST_F(ShapeFile, RefusesUnsoundTokenCounts) {
   expect_refused(with_tokens("[]"), "tokens of layers[0] (a) is empty");
   expect_refused(with_tokens("1"), "tokens of layers[0] (a) is 1; allowed: a list");
   expect_refused(with_tokens("[0]"), "a token count of layers[0] (a) is 0");
-  expect_refused(with_tokens("[4097]"), "is 4097; allowed: a whole number from 1 to 4096");
+  expect_refused(with_tokens("[8193]"), "is 8193; allowed: a whole number from 1 to 8192");
   expect_refused(with_tokens("[1, 8, 1]"), "has 1 twice");
 }
 

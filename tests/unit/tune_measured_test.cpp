@@ -78,9 +78,9 @@ TEST(CostModel, ChoosesWellForServedShapes) {
     if (ratio <= model_tolerance) ++good;
     worst = std::max(worst, ratio);
   }
-  EXPECT_EQ(measured->shapes.size(), 215U);
-  EXPECT_GE(good, 202U);
-  EXPECT_LE(worst, 1.18);
+  EXPECT_EQ(measured->shapes.size(), 344U);
+  EXPECT_GE(good, 331U);
+  EXPECT_LE(worst, 1.16);
 }
 
 }  // namespace

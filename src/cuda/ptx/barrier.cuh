@@ -68,6 +68,17 @@ __device__ __forceinline__ std::uint32_t cluster_rank() {
   return rank;
 }
 
+/// Changes the registers of each thread of the warpgroup to Count, a multiple of 8; all its warps
+/// call it. more_registers waits until others have given up enough.
+template <int Count>
+__device__ __forceinline__ void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
+template <int Count>
+__device__ __forceinline__ void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+}
+
 /// Waits until the grids that this one depends on are complete and their writes visible; returns at
 /// once if the launch was no programmatic dependent one.
 __device__ __forceinline__ void grid_dependency_wait() {
