@@ -37,7 +37,7 @@ SHORT = {
 }
 
 REPLICATED = {"q_a", "kv_a", "qkv_a"}  # whole on every GPU
-TOKENS = [1, 4, 8, 16, 32]
+TOKENS = [1, 4, 8, 16, 32, 64, 128, 256]
 BYTES_MAX = 500_000_000  # of a layer in BF16: larger ones are left out
 
 TABLE_BEGIN = "<!-- made by scripts/served_shapes.py -->\n"

@@ -91,8 +91,8 @@ TEST_F(QueueOnGpu, MeasuresTheEmptyReplayInBothManners) {
 TEST_F(QueueOnGpu, ARunIsSoundInBothManners) {
   RunOptions options;
   options.problem = {"small.json",
-                     {{Layer{0}, "wide", 1536, 512, DType::bf16, "", 1536, 0},
-                      {Layer{1}, "scores", 64, 1024, DType::f32, "", 64, 0}},
+                     {{Layer{0}, "wide", 6144, 2048, DType::bf16, "", 6144, 0},
+                      {Layer{1}, "scores", 256, 4096, DType::f32, "", 256, 0}},
                      {{Layer{0}, 1, true}, {Layer{0}, 33, true}, {Layer{1}, 16, true}}};
   options.repeats = 30;
   options.warmup_replays = 3;
