@@ -26,6 +26,7 @@ struct TileShare {
   int row_tile;        // first, in the matrix
   int last_row_tile;   // of the call, in the matrix
   std::int64_t token;  // first
+  std::int64_t token_end;
   std::uint32_t rank;
 };
 

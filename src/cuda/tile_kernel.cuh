@@ -48,12 +48,13 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
   share.k_tiles = k_tile_end - share.k_tile_begin;
   share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.y) * C.row_blocks * 4;
   share.last_row_tile = args.last_row_tile;
-  share.token = static_cast<std::int64_t>(blockIdx.x / C.cluster) * C.tokens;
+  share.token = static_cast<std::int64_t>(blockIdx.x / C.cluster) * args.x_rows;
+  share.token_end = min(share.token + args.x_rows, args.m);
   return share;
 }
 
-/// The warp that copies x, one lane of it. Rows past m keep what they had: a column of B that is
-/// not stored.
+/// The warp that copies x, one lane of it. Rows past the CTA's tokens keep what they had: columns
+/// of B that are not stored.
 template <plan::TileConfig C>
 struct TileXCopy {
   static constexpr int first_stages = C.tokens >= 128 ? 2 : C.x_stages;
@@ -237,7 +238,7 @@ struct TileEpilogue {
       const std::int64_t token = first_token() + 8 * u + lane % 4 * 2;
       auto* const out = static_cast<float*>(args.out) + token * args.rows + feature;
       const auto store = [&](int t, int f, float value) {
-        if (token + t < args.m && feature + f < args.rows) out[t * args.rows + f] = value;
+        if (token + t < share.token_end && feature + f < args.rows) out[t * args.rows + f] = value;
       };
       store(0, 0, v.x);
       store(1, 0, v.y);
@@ -275,7 +276,7 @@ struct TileEpilogue {
         features_left >= 8 && args.rows % 8 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
     for (int t = first + thread / 8; t < end; t += 16) {
       const std::int64_t token = first_token() + t;
-      if (token >= args.m) break;
+      if (token >= share.token_end) break;
       const uint4 v =
           ptx::load_shared_16(staging() + t * plan::staging_row_bytes + thread % 8 * 16);
       __nv_bfloat16* const to = out + token * args.rows + feature;

@@ -16,7 +16,7 @@ struct TileArgs {
   void* out;  // m x rows, BF16
   std::int64_t m;
   std::int64_t rows;  // output features of this call
-  int x_rows;         // min(m, tokens)
+  int x_rows;         // tokens of a CTA, at most C.tokens
   int k_tiles;
   int first_row_tile;  // of the matrix
   int last_row_tile;   // of this call, in the matrix

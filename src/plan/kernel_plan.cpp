@@ -43,10 +43,11 @@ KernelPlan lay_out(const Instance& instance, double estimated_us, const Problem&
         stream_smem_bytes(c, plan.x_rows, (problem.k + format::tile_k - 1) / format::tile_k));
   } else {
     const TileConfig& c = instance.tile();
-    const int tokens = c.tokens;
     plan.threads = cta_threads(c);
     plan.cluster = c.cluster;
-    plan.x_rows = static_cast<int>(std::min<std::int64_t>(problem.m, tokens));
+    // Equal parts of m, in eights: copies of rows beyond m are slower than those of rows.
+    const std::int64_t part = (problem.m + o.token_blocks - 1) / o.token_blocks;
+    plan.x_rows = static_cast<int>(o.token_blocks == 1 ? part : (part + 7) / 8 * 8);
     plan.smem_bytes = tile_layout(c).total;
   }
   plan.grid_x = o.groups * plan.cluster;

@@ -56,7 +56,7 @@ struct KernelPlan {
   int threads = 0;
   int cluster = 1;
   int smem_bytes = 0;
-  int x_rows = 0;  ///< tokens of x that a CTA keeps a k tile: min(m, the instance's)
+  int x_rows = 0;  ///< tokens of x that a CTA keeps a k tile, at most the instance's
   double estimated_us = 0;
   std::string reason;
 };
