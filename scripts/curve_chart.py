@@ -46,8 +46,9 @@ def panel(name: str, shapes: list, top: int) -> list:
            f'{shapes[0]["n"]} x {shapes[0]["k"]}</text>']
     for us in range(0, int(most_us) + 1, step):
         y = top + PANEL * (1 - us / most_us)
-        out.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-                   f'<text class="quiet" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{us}</text>')
+        out.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
+                   f'y2="{y:.1f}"/><text class="quiet" x="{LEFT - 8}" y="{y + 4:.1f}" '
+                   f'text-anchor="end">{us}</text>')
     for m in range(0, most_m + 1, 32):
         x = LEFT + (WIDTH - LEFT - RIGHT) * m / most_m
         out.append(f'<text class="quiet" x="{x:.1f}" y="{top + PANEL + 16}" '
@@ -75,7 +76,7 @@ def main() -> int:
     ]
     for i, (kind, label) in enumerate((("ours", "SlimGEMM"), ("sglang", "sglang (cuBLAS)"),
                                        ("best", "best-blas"))):
-        x = 420 + 112 * i
+        x = (400, 496, 640)[i]
         out.append(f'<polyline class="{kind}" points="{x},18 {x + 18},18"/>'
                    f'<text x="{x + 22}" y="22">{label}</text>')
     for i, (name, shapes) in enumerate(layers.items()):
