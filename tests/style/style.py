@@ -34,8 +34,9 @@ MAY_INCLUDE = {
     "linear": {"format", "codec", "plan", "support"},
     "cpu": {"format", "codec", "plan", "linear", "support"},
     "cuda": {"format", "codec", "plan", "linear", "support"},
-    "judge": {"format", "codec", "plan", "linear", "cpu", "cuda", "support"},
-    "lab": {"judge", "support"},
+    "checkpoint": {"format", "codec", "support"},
+    "judge": {"checkpoint", "format", "codec", "plan", "linear", "cpu", "cuda", "support"},
+    "lab": {"checkpoint", "judge", "support"},
     "tune": {"format", "codec", "plan", "linear", "cuda", "judge", "support"},
 }
 EVERYTHING = set(MAY_INCLUDE) - {"include"}
