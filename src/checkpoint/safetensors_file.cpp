@@ -14,6 +14,13 @@ namespace slimgemm::checkpoint {
 
 static_assert(std::endian::native == std::endian::little, "tensors are read as they lie");
 
+namespace {
+
+// "version ", the first bytes of a Git LFS pointer, as a header's size.
+constexpr std::uint64_t git_lfs_start = 0x206E6F69'73726576;
+
+}  // namespace
+
 SafetensorsFile::SafetensorsFile(const std::string& path)
     : path_(path), descriptor_(open_for_reading(path)) {
   try {
@@ -21,6 +28,10 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
     check_header_bytes(0, file_bytes_, path);
     std::uint64_t header_bytes = 0;
     read_at(descriptor_, 0, std::as_writable_bytes(std::span(&header_bytes, 1)), path);
+    if (header_bytes == git_lfs_start) {
+      throw Error(ErrorCode::corrupt_data,
+                  fmt::format("{} is a Git LFS pointer, not the tensors: run git lfs pull", path));
+    }
     check_header_bytes(header_bytes, file_bytes_, path);
     header_text_.resize(header_bytes);
     read_at(descriptor_, length_bytes, std::as_writable_bytes(std::span(header_text_)), path);

@@ -13,6 +13,9 @@ enum ExitCode : int {
   exit_usage = 2,   ///< bad usage, bad input, or no such device
 };
 
+void add_pack(CLI::App& app, int& exit_code);
+void add_unpack(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
 void add_judge(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_tune(CLI::App& app, int& exit_code);

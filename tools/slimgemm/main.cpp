@@ -12,6 +12,9 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "slimgemm " SLIMGEMM_VERSION);
   app.require_subcommand(1);
   int exit_code = exit_ok;
+  add_pack(app, exit_code);
+  add_unpack(app, exit_code);
+  add_verify(app, exit_code);
   add_judge(app, exit_code);
   add_plan(app, exit_code);
   add_tune(app, exit_code);
