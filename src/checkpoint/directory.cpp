@@ -2,6 +2,7 @@
 #include "checkpoint/directory.hpp"
 
 #include "checkpoint/file_io.hpp"
+#include "checkpoint/output_file.hpp"
 #include "checkpoint/xxh3.hpp"
 #include "support/aligned_buffer.hpp"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/file_io.hpp"
 
+#include "checkpoint/output_file.hpp"
 #include "support/parallel.hpp"
 
 #include <slimgemm/error.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,15 +16,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <utility>
 
 namespace slimgemm::checkpoint {
 namespace {
 
 constexpr std::int64_t chunk_bytes = std::int64_t{1} << 22;
-// Data is sent to the disk in steps, and no more than this is left behind.
-constexpr std::uint64_t behind_step_bytes = std::uint64_t{1} << 25;
-constexpr std::uint64_t behind_max_bytes = std::uint64_t{1} << 28;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::io_error, what); }
 
@@ -85,66 +81,6 @@ std::string read_text(const std::string& path, std::uint64_t bytes_max) {
   } catch (...) {
     close(descriptor);
     throw;
-  }
-}
-
-OutputFile::OutputFile(const std::string& path) : path_(path) {
-  descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail(fmt::format("cannot write {}: {}", path, reason()));
-  std::string problem;
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    problem = "another process is writing it";
-  } else if (ftruncate(descriptor_, 0) != 0) {
-    problem = reason();
-  }
-  if (problem.empty()) return;
-  close(descriptor_);
-  fail(fmt::format("cannot write {}: {}", path, problem));
-}
-
-OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
-void OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
-  const auto size = static_cast<std::int64_t>(bytes.size());
-  parallel_for(size, chunk_bytes, 0, [&](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {
-      const auto wanted = static_cast<std::size_t>(std::min(end - begin, chunk_bytes));
-      const ssize_t done = pwrite(descriptor_, bytes.data() + begin, wanted,
-                                  static_cast<off_t>(offset) + static_cast<off_t>(begin));
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) {
-        fail(fmt::format("cannot write {} bytes at offset {} of {}: {}", wanted,
-                         offset + static_cast<std::uint64_t>(begin), path_, reason()));
-      }
-      begin += done;
-    }
-  });
-  write_behind(offset + bytes.size());
-}
-
-void OutputFile::write_behind(std::uint64_t end) {
-  if (end < started_ + behind_step_bytes) return;
-#if defined(__linux__)
-  const auto range = [&](std::uint64_t begin, std::uint64_t to, unsigned flags) {
-    // A wish: where the file system can't, finish() does it all.
-    sync_file_range(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(to - begin), flags);
-  };
-  range(started_, end, SYNC_FILE_RANGE_WRITE);
-  started_ = end;
-  if (started_ - awaited_ <= behind_max_bytes) return;
-  const std::uint64_t to = started_ - behind_max_bytes;
-  range(awaited_, to,
-        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-  awaited_ = to;
-#endif
-}
-
-void OutputFile::finish() {
-  if (fsync(descriptor_) != 0) fail(fmt::format("cannot write {}: {}", path_, reason()));
-  if (close(std::exchange(descriptor_, -1)) != 0) {
-    fail(fmt::format("cannot write {}: {}", path_, reason()));
   }
 }
 

@@ -26,32 +26,6 @@ void read_at(int descriptor, std::uint64_t offset, std::span<std::byte> to,
 /// The whole file as text. Errors: io_error; corrupt_data where it has more than `bytes_max` bytes.
 std::string read_text(const std::string& path, std::uint64_t bytes_max);
 
-/// A file that is written under a working name and takes its final name when it is complete. While
-/// it is open no other process can open it so.
-class OutputFile {
- public:
-  /// Creates `path`, or empties what an earlier run left of it. Errors: io_error, also where
-  /// another process is writing it.
-  explicit OutputFile(const std::string& path);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  /// Writes at byte `offset`; large writes are split over threads. The system is asked to move
-  /// earlier data to the disk meanwhile, and waited for where it is far behind. Errors: io_error.
-  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Waits until all of it is on the disk, and closes it. Errors: io_error.
-  void finish();
-
- private:
-  void write_behind(std::uint64_t end);
-
-  std::string path_;
-  int descriptor_ = -1;
-  std::uint64_t started_ = 0;  // bytes that are on their way to the disk
-  std::uint64_t awaited_ = 0;  // bytes that are there
-};
-
 /// Reads ahead of the reader into the system's cache, in a thread of its own, so that the disk
 /// works while the processor does.
 class ReadAhead {

@@ -3,6 +3,7 @@
 // others follow, those with the largest elements first, so that all are aligned. The header comes
 // last: it holds the sizes and checksums that packing finds.
 #include "checkpoint/file_io.hpp"
+#include "checkpoint/output_file.hpp"
 #include "checkpoint/packed_file.hpp"
 
 #include <slimgemm/error.hpp>
@@ -100,6 +101,7 @@ PackedFileResult pack_file(const SafetensorsFile& source, const std::string& wor
     records.push_back(std::move(record));
   };
   PackedFacts facts;
+  Scratch scratch;
   const auto keep = [&](const Tensor& tensor, const std::string& why) {
     kept.push_back(&tensor);
     summary.kept.push_back({tensor.name, why});
@@ -111,7 +113,8 @@ PackedFileResult pack_file(const SafetensorsFile& source, const std::string& wor
       continue;
     }
     ahead.advance(header.data_begin() + tensor.begin);
-    auto record = pack_tensor(source, tensor, selections[i], options.codec, sink, meter, facts);
+    auto record =
+        pack_tensor(source, tensor, selections[i], options.codec, sink, meter, scratch, facts);
     if (!record) {
       keep(tensor, "F16 with values that are not BF16: 12 bits cannot hold them");
       continue;

@@ -25,7 +25,7 @@ inline constexpr std::string_view record_prefix = "slimgemm.tensor.";
 inline constexpr std::string_view header_seal_key = "slimgemm.header_xxh3";
 
 /// How many bytes to leave for the file's beginning (size, JSON text and padding) before the
-/// records are known: enough whatever they turn out to be. A multiple of 256. Errors:
+/// records are known: enough whatever they turn out to be. A multiple of 4096. Errors:
 /// invalid_argument where the header would exceed the format's 100 MB.
 std::uint64_t reserve_header(const SafetensorsFile& source,
                              const std::vector<TensorRecord>& planned);

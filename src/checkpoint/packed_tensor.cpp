@@ -33,11 +33,11 @@ std::uint64_t align(std::uint64_t value) {
 }
 
 template <class T>
-std::span<T> as(AlignedBuffer& buffer) {
-  return {reinterpret_cast<T*>(buffer.data()), buffer.size() / sizeof(T)};
+std::span<T> as(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-PackedMatrix pack_matrix(AlignedBuffer& dense, bool is_f32, const Selection& selection,
+PackedMatrix pack_matrix(std::span<std::byte> dense, bool is_f32, const Selection& selection,
                          const PackOptions& options) {
   const auto n = static_cast<std::int64_t>(selection.n);
   const auto k = static_cast<std::int64_t>(selection.k);
@@ -110,7 +110,8 @@ PackedMatrix read_matrix(const SafetensorsFile& file, const Tensor& stored,
   }
 }
 
-void unpack_matrix(const PackedMatrix& packed, const TensorRecord& record, AlignedBuffer& dense) {
+void unpack_matrix(const PackedMatrix& packed, const TensorRecord& record,
+                   std::span<std::byte> dense) {
   const bool is_f32 = record.original.dtype == "F32";
   if (packed.dtype() != (is_f32 ? DType::f32 : DType::bf16)) {
     corrupt(record, fmt::format("its encoding is {}: the original is {}", name(packed.encoding()),
@@ -143,7 +144,7 @@ void check_padding(const SafetensorsFile& file, const Tensor& stored, const Tens
 }
 
 void restore_packed(const SafetensorsFile& file, const Tensor& stored, const TensorRecord& record,
-                    const Sink& sink, Meter& meter, Xxh3& xxh3) {
+                    const Sink& sink, Meter& meter, Scratch& scratch, Xxh3& xxh3) {
   std::uint64_t offset = 0;
   std::uint64_t original_offset = 0;
   std::string encoding;
@@ -154,9 +155,9 @@ void restore_packed(const SafetensorsFile& file, const Tensor& stored, const Ten
     }
     const PackedMatrix packed = read_matrix(file, stored, record, offset);
     note_encoding(encoding, name(packed.encoding()));
-    AlignedBuffer dense(record.n * record.k * element_bytes(record));
+    const std::span<std::byte> dense = scratch.get(record.n * record.k * element_bytes(record));
     unpack_matrix(packed, record, dense);
-    const std::span<const std::byte> bytes(dense.data(), dense.size());
+    const std::span<const std::byte> bytes = dense;
     while_hashing(xxh3, bytes, [&] { sink(original_offset, bytes); });
     const std::uint64_t end = offset + packed.bytes().size();
     offset = align(end);
@@ -176,9 +177,18 @@ void restore_packed(const SafetensorsFile& file, const Tensor& stored, const Ten
 
 }  // namespace
 
+std::span<std::byte> Scratch::get(std::uint64_t size_bytes) {
+  if (!buffer_ || buffer_->size() < size_bytes) {
+    buffer_ = nullptr;  // before the next one is made
+    buffer_ = std::make_unique<AlignedBuffer>(size_bytes);
+  }
+  return {buffer_->data(), size_bytes};
+}
+
 std::optional<TensorRecord> pack_tensor(const SafetensorsFile& source, const Tensor& tensor,
                                         const Selection& selection, const PackOptions& options,
-                                        const Sink& sink, Meter& meter, PackedFacts& facts) {
+                                        const Sink& sink, Meter& meter, Scratch& scratch,
+                                        PackedFacts& facts) {
   TensorRecord record{.original = tensor,
                       .packed = true,
                       .matrices = selection.matrices,
@@ -189,10 +199,10 @@ std::optional<TensorRecord> pack_tensor(const SafetensorsFile& source, const Ten
   const bool is_fp16 = tensor.dtype == "F16";
   PackedFacts found;
   Xxh3 xxh3;
-  AlignedBuffer dense(tensor.size_bytes() / selection.matrices);
+  const std::span<std::byte> dense = scratch.get(tensor.size_bytes() / selection.matrices);
   for (std::uint64_t i = 0; i < selection.matrices; ++i) {
-    source.read(tensor, i * dense.size(), {dense.data(), dense.size()});
-    const std::span<const std::byte> bytes(dense.data(), dense.size());
+    source.read(tensor, i * dense.size(), dense);
+    const std::span<const std::byte> bytes = dense;
     if (is_fp16) {
       xxh3.update(bytes);
       if (!fp16_to_bf16(as<std::uint16_t>(dense))) return std::nullopt;
@@ -237,11 +247,11 @@ std::uint64_t copy_tensor(const SafetensorsFile& source, const Tensor& tensor, c
 }
 
 void restore_tensor(const SafetensorsFile& file, const Tensor& stored, const TensorRecord& record,
-                    const Sink& sink, Meter& meter) {
+                    const Sink& sink, Meter& meter, Scratch& scratch) {
   std::uint64_t digest = 0;
   if (record.packed) {
     Xxh3 xxh3;
-    restore_packed(file, stored, record, sink, meter, xxh3);
+    restore_packed(file, stored, record, sink, meter, scratch, xxh3);
     digest = xxh3.digest();
   } else {
     digest = copy_tensor(file, stored, sink, meter);

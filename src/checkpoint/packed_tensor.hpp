@@ -8,10 +8,12 @@
 #include "checkpoint/meter.hpp"
 #include "checkpoint/safetensors_file.hpp"
 #include "checkpoint/selection.hpp"
+#include "support/aligned_buffer.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,6 +44,16 @@ struct TensorRecord {
   }
 };
 
+/// Memory for one matrix, used again for the next: fresh memory costs more time than packing.
+class Scratch {
+ public:
+  /// So many bytes, with undefined contents, until the next call. Errors: out_of_memory.
+  std::span<std::byte> get(std::uint64_t size_bytes);
+
+ private:
+  std::unique_ptr<AlignedBuffer> buffer_;
+};
+
 /// What packing found, for reports.
 struct PackedFacts {
   std::uint64_t exceptions = 0;
@@ -54,7 +66,8 @@ struct PackedFacts {
 /// Errors: io_error, out_of_memory, those of pack().
 std::optional<TensorRecord> pack_tensor(const SafetensorsFile& source, const Tensor& tensor,
                                         const Selection& selection, const PackOptions& options,
-                                        const Sink& sink, Meter& meter, PackedFacts& facts);
+                                        const Sink& sink, Meter& meter, Scratch& scratch,
+                                        PackedFacts& facts);
 
 /// Copies the tensor's bytes to `sink` in pieces and returns their XXH3.
 std::uint64_t copy_tensor(const SafetensorsFile& source, const Tensor& tensor, const Sink& sink,
@@ -65,6 +78,6 @@ std::uint64_t copy_tensor(const SafetensorsFile& source, const Tensor& tensor, c
 /// Errors: corrupt_data naming the tensor and what is wrong with its bytes: any that are not
 /// exactly what the record and docs/format.md ask for. io_error, out_of_memory, what `sink` throws.
 void restore_tensor(const SafetensorsFile& file, const Tensor& stored, const TensorRecord& record,
-                    const Sink& sink, Meter& meter);
+                    const Sink& sink, Meter& meter, Scratch& scratch);
 
 }  // namespace slimgemm::checkpoint

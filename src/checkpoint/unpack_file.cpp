@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/file_io.hpp"
+#include "checkpoint/output_file.hpp"
 #include "checkpoint/packed_file.hpp"
 #include "support/aligned_buffer.hpp"
 
@@ -88,13 +89,14 @@ void unpack_file(const PackedFile& packed, const std::string& working, Meter& me
   out.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
   out.write_at(length_bytes, std::as_bytes(std::span(text)));
   const std::uint64_t data_begin = length_bytes + header_bytes;
+  Scratch scratch;
   for (const TensorRecord* record : by_place(packed.records())) {
     ahead.advance(file.header().data_begin() + record->begin);
     const Sink sink = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
       out.write_at(data_begin + record->original.begin + offset, bytes);
     };
     try {
-      restore_tensor(file, stored_tensor(*record), *record, sink, meter);
+      restore_tensor(file, stored_tensor(*record), *record, sink, meter, scratch);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt_data) throw;
       throw Error(error.code(), fmt::format("{}: {}", file.path(), error.what()));
@@ -142,6 +144,7 @@ void verify_file(const VerifyRequest& request, Meter& meter, VerifySummary& summ
   if (!packed) return;
   const SafetensorsFile& file = packed->file();
   ReadAhead ahead(file.descriptor(), file.file_bytes());
+  Scratch scratch;
   for (const TensorRecord* record : by_place(packed->records())) {
     ahead.advance(file.header().data_begin() + record->begin);
     std::optional<Comparison> comparison;
@@ -153,7 +156,7 @@ void verify_file(const VerifyRequest& request, Meter& meter, VerifySummary& summ
       summary.problems.push_back(fmt::format("{}: {}", request.label, problem));
     };
     try {
-      restore_tensor(file, stored_tensor(*record), *record, sink, meter);
+      restore_tensor(file, stored_tensor(*record), *record, sink, meter, scratch);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt_data) throw;
       report(error.what());

@@ -14,6 +14,8 @@
 namespace slimgemm::checkpoint {
 namespace {
 
+constexpr std::uint64_t page_bytes = 4096;
+
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
@@ -72,8 +74,8 @@ std::uint64_t reserve_header(const SafetensorsFile& source,
   // An offset has as many digits as the end at most, and begin as many as the end before it.
   const std::uint64_t slack = records.size() * std::to_string(longest).size();
   const std::uint64_t bytes = length_bytes + json_text(source, records).size() + slack;
-  const std::uint64_t aligned =
-      (bytes + matrix_alignment - 1) / matrix_alignment * matrix_alignment;
+  // Whole pages: the data can be read and written past the system's cache.
+  const std::uint64_t aligned = (bytes + page_bytes - 1) / page_bytes * page_bytes;
   if (aligned - length_bytes > header_bytes_max) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: the packed file's header would have {} bytes, more than the "
