@@ -63,10 +63,11 @@ std::string pack_text(const checkpoint::PackSummary& s, bool all) {
                     s.exceptions, percent(s.exceptions, s.weights_packed));
   }
   if (s.raw16_matrices > 0) {
+    const bool one = s.raw16_matrices == 1;
     text += fmt::format(
-        "{} matrices stay at 16 bits a weight (raw16): too many of their weights "
-        "lie outside any 16 exponents\n",
-        s.raw16_matrices);
+        "{} {} at 16 bits a weight (raw16): too many of {} weights lie outside any "
+        "16 exponents\n",
+        s.raw16_matrices, one ? "matrix stays" : "matrices stay", one ? "its" : "their");
   }
   for (const auto& [why, names] : by_reason(s.kept)) {
     text += fmt::format("kept, {}: {}", why, names.front());
