@@ -63,8 +63,9 @@ disk() {
   done | sort -n | tail -1
 }
 
-printf '%s, %d cores; load before: %s\n\n' "$(sed -n 's/^model name\s*: //p' /proc/cpuinfo | head -1)" \
-  "$(nproc)" "$(cut -d ' ' -f 1 /proc/loadavg)"
+printf '%s, %d cores; load before: %s\n\n' \
+  "$(sed -n 's/^model name\s*: //p' /proc/cpuinfo | head -1)" "$(nproc)" \
+  "$(cut -d ' ' -f 1 /proc/loadavg)"
 printf 'Disk past the cache: write %.0f MB/s, ' "$(disk write)"
 printf 'read %.0f MB/s.\n' "$(disk read)"
 rm -f "$folder/disk"

@@ -46,7 +46,7 @@ void list_below(const fs::path& root, const std::string& relative, std::set<fs::
   }
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    const std::string below = relative.empty() ? name : relative + "/" + name;
+    const std::string below = (fs::path(relative) / name).generic_string();
     const fs::file_status status = fs::status(root / below);
     if (fs::is_directory(status)) {
       listing.directories.push_back(below);

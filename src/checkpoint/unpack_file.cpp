@@ -20,6 +20,7 @@ namespace {
 // Records in the order in which they lie in the packed file: it is read front to back.
 std::vector<const TensorRecord*> by_place(const std::vector<TensorRecord>& records) {
   std::vector<const TensorRecord*> sorted;
+  sorted.reserve(records.size());
   for (const TensorRecord& record : records) sorted.push_back(&record);
   std::stable_sort(sorted.begin(), sorted.end(), [](const TensorRecord* a, const TensorRecord* b) {
     return a->begin < b->begin;

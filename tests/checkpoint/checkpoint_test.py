@@ -31,8 +31,8 @@ def digests(folder):
 
 
 def generated(folder):
-    run(sys.executable, MAKE_CHECKPOINT, "synthetic", folder / "model", "--hidden", 512, "--layers", 3,
-        "--shards", 3)
+    run(sys.executable, MAKE_CHECKPOINT, "synthetic", folder / "model", "--hidden", 512,
+        "--layers", 3, "--shards", 3)
 
 
 def minilm(folder):

@@ -9,7 +9,9 @@ tensors() {
 timeless() { sed -E 's/ in [0-9.]+ s \([0-9.]+ [A-Za-z]+\/s\)/ in N s/g'; }
 
 mkdir model
-tensors model/a.safetensors '{"q.weight":{"dtype":"BF16","shape":[64,192],"data_offsets":[0,24576]},"norm.weight":{"dtype":"BF16","shape":[64],"data_offsets":[24576,24704]}}' 24704
+q='"q.weight":{"dtype":"BF16","shape":[64,192],"data_offsets":[0,24576]}'
+norm='"norm.weight":{"dtype":"BF16","shape":[64],"data_offsets":[24576,24704]}'
+tensors model/a.safetensors "{$q,$norm}" 24704
 echo '{"hidden_size": 64}' >model/config.json
 echo 'vocabulary' >model/vocab.txt
 run pack model packed --quiet | timeless
