@@ -33,7 +33,7 @@ measure() {
 table() {
   local packed=$1.packed back=$1.back
   rm -rf "$packed" "$packed.partial" "$back" "$back.partial"
-  bytes=$(find -L "$1" -type f -printf '%s\n' | awk '{sum += $1} END {print sum}')
+  bytes=$(find -L "$1" -type f -printf '%s\n' | awk '{sum += $1} END {printf "%.0f", sum}')
   printf '\n| command | s | MB/s | user s | system s | peak RSS MB |\n|---|---|---|---|---|---|\n'
   cold "$1"
   measure 'pack --no-verify, not cached' "$slimgemm" pack "$1" "$packed" --no-verify

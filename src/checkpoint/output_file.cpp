@@ -89,14 +89,8 @@ void OutputFile::write_now(int descriptor, std::uint64_t offset, std::span<const
 void OutputFile::write_later(std::uint64_t offset, std::span<const std::byte> bytes) {
   start_threads();
   while (!bytes.empty()) {
-    AlignedBuffer* buffer = nullptr;
-    {
-      std::unique_lock lock(mutex_);
-      buffer_free_.wait(lock, [&] { return !free_.empty() || !error_.empty(); });
-      if (free_.empty()) break;
-      buffer = free_.back();
-      free_.pop_back();
-    }
+    AlignedBuffer* const buffer = take_buffer();
+    if (buffer == nullptr) break;
     const std::uint64_t size = std::min<std::uint64_t>(buffer->size(), bytes.size());
     std::memcpy(buffer->data(), bytes.data(), size);
     {
@@ -110,10 +104,19 @@ void OutputFile::write_later(std::uint64_t offset, std::span<const std::byte> by
   check_error();
 }
 
+// A buffer that is free, or null after an error.
+AlignedBuffer* OutputFile::take_buffer() {
+  std::unique_lock lock(mutex_);
+  if (free_.empty() && buffers_.size() < chunks_max) return &buffers_.emplace_back(chunk_bytes);
+  buffer_free_.wait(lock, [&] { return !free_.empty() || !error_.empty(); });
+  if (free_.empty()) return nullptr;
+  AlignedBuffer* const buffer = free_.back();
+  free_.pop_back();
+  return buffer;
+}
+
 void OutputFile::start_threads() {
   if (!threads_.empty()) return;
-  for (int i = 0; i < chunks; ++i) buffers_.emplace_back(chunk_bytes);
-  for (AlignedBuffer& buffer : buffers_) free_.push_back(&buffer);
   for (int i = 0; i < writers; ++i) threads_.emplace_back([this] { work(); });
 }
 

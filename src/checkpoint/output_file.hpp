@@ -20,9 +20,10 @@ namespace slimgemm::checkpoint {
 /// past the system's cache where the file system can, while the caller goes on.
 class OutputFile {
  public:
-  /// Memory for what is on its way.
+  /// Memory for what is on its way, taken as it is needed: enough for the packed form of most
+  /// matrices, so that the next one is packed meanwhile.
   static constexpr std::uint64_t chunk_bytes = std::uint64_t{1} << 23;
-  static constexpr int chunks = 6;
+  static constexpr std::size_t chunks_max = 24;
 
   /// Creates `path`, or empties what an earlier run left of it. Errors: io_error, also where
   /// another process is writing it.
@@ -45,6 +46,7 @@ class OutputFile {
 
   void write_now(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes);
   void write_later(std::uint64_t offset, std::span<const std::byte> bytes);
+  AlignedBuffer* take_buffer();
   void start_threads();
   void stop_threads();
   void work();
@@ -52,8 +54,8 @@ class OutputFile {
 
   std::string path_;
   int descriptor_ = -1;
-  int direct_ = -1;  // the same file past the cache, or -1
-  std::vector<AlignedBuffer> buffers_;
+  int direct_ = -1;                    // the same file past the cache, or -1
+  std::deque<AlignedBuffer> buffers_;  // where they lie does not change
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable work_there_;
