@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charts of a run of a shape file: speedups and shares of the ceiling, one pair a token count.
+#include "charts/bar_chart.hpp"
+#include "charts/html_page.hpp"
 #include "judge/report.hpp"
 #include "judge/report_cells.hpp"
-#include "judge/svg_chart.hpp"
 
 #include <fmt/format.h>
 
@@ -12,6 +13,11 @@
 
 namespace slimgemm::judge {
 namespace {
+
+using charts::BarChart;
+using charts::BarGroup;
+using charts::draw;
+using charts::escape_html;
 
 constexpr double label_unit_width = 6.2;  // of a character, in the drawing's units
 constexpr double label_width_max = 180;

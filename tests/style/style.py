@@ -35,8 +35,11 @@ MAY_INCLUDE = {
     "cpu": {"format", "codec", "plan", "linear", "support"},
     "cuda": {"format", "codec", "plan", "linear", "support"},
     "checkpoint": {"format", "codec", "support"},
-    "judge": {"checkpoint", "format", "codec", "plan", "linear", "cpu", "cuda", "support"},
+    "charts": {"support"},
+    "judge": {"checkpoint", "format", "codec", "plan", "linear", "cpu", "cuda", "charts",
+              "support"},
     "lab": {"checkpoint", "judge", "support"},
+    "doctor": {"codec", "plan", "linear", "cpu", "judge", "support"},
     "tune": {"format", "codec", "plan", "linear", "cuda", "judge", "support"},
 }
 EVERYTHING = set(MAY_INCLUDE) - {"include"}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports of a shape file's run against two baselines, and what they say as a whole.
+#include "charts/bar_chart.hpp"
 #include "judge/report.hpp"
 #include "judge/shapes_summary.hpp"
-#include "judge/svg_chart.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,6 +16,9 @@
 
 namespace slimgemm::judge {
 namespace {
+
+using charts::BarChart;
+using charts::draw;
 
 BaselineResult baseline(double speedup) {
   BaselineResult result;

@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
   add_tune(app, exit_code);
   add_score(app, exit_code);
   add_roofline(app, exit_code);
+  add_doctor(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
