@@ -35,6 +35,8 @@ svg .label { fill: var(--soft); }
 svg .value { fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
 svg .grid { stroke: var(--rule); stroke-width: 1; }
 svg .mark { stroke: var(--ink); stroke-width: 1; stroke-dasharray: 3 3; }
+svg .shade { fill: var(--s0); opacity: .13; }
+svg .dot { fill: var(--s2); }
 .s0 { fill: var(--s0); background: var(--s0); } .s1 { fill: var(--s1); background: var(--s1); }
 .s2 { fill: var(--s2); background: var(--s2); } .s3 { fill: var(--s3); background: var(--s3); }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; padding: 0; margin: .25rem 0 .75rem;
