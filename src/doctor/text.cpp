@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/diagnosis.hpp"
+#include "report/wrapped.hpp"
 
 #include <fmt/format.h>
 
@@ -8,31 +9,9 @@
 namespace slimgemm::doctor {
 namespace {
 
-constexpr std::size_t line_columns = 100;
-constexpr std::size_t text_indent = 11;
+using report::wrapped;
 
-// `text` after `first`, broken at blanks; further lines begin at the column where it began.
-std::string wrapped(const std::string& first, const std::string& text) {
-  const std::string indent(first.size(), ' ');
-  std::string lines;
-  std::string line = first;
-  std::size_t words = 0;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    if (words > 0 && line.size() + 1 + word.size() > line_columns) {
-      lines += line + '\n';
-      line = indent;
-      words = 0;
-    }
-    if (words > 0) line += ' ';
-    line += word;
-    ++words;
-    begin = end + 1;
-  }
-  return lines + line + '\n';
-}
+constexpr std::size_t text_indent = 11;
 
 const char* works(bool yes) { return yes ? "yes" : "no"; }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One page without outside resources: charts drawn here, tables, and the JSON for programs.
-#include "charts/bar_chart.hpp"
-#include "charts/html_page.hpp"
 #include "judge/report.hpp"
 #include "judge/report_cells.hpp"
+#include "report/bar_chart.hpp"
+#include "report/html_page.hpp"
 
 #include <fmt/format.h>
 
@@ -14,11 +14,11 @@
 namespace slimgemm::judge {
 namespace {
 
-using charts::BarChart;
-using charts::BarGroup;
-using charts::draw;
-using charts::escape_html;
-using charts::HtmlTable;
+using report::BarChart;
+using report::BarGroup;
+using report::draw;
+using report::escape_html;
+using report::HtmlTable;
 
 std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.3g} %", share * 100) : "-";
@@ -200,11 +200,11 @@ std::string html_report(const RunResult& result, const ReportFacts& facts) {
   const std::string drawings = result.shape_file.empty()
                                    ? speedup_section(result) + times_section(result, facts.is_cuda)
                                    : html_shapes_section(result);
-  return charts::html_page("SlimGEMM judge: " + result.contender.name,
+  return report::html_page("SlimGEMM judge: " + result.contender.name,
                            head_section(result, facts) + drawings +
                                times_table(result, facts.is_cuda) + correctness_section(result) +
                                facts_section(result, facts) +
-                               charts::embedded_json(json_report(result, facts)));
+                               report::embedded_json(json_report(result, facts)));
 }
 
 }  // namespace slimgemm::judge

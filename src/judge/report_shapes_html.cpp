@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charts of a run of a shape file: speedups and shares of the ceiling, one pair a token count.
-#include "charts/bar_chart.hpp"
-#include "charts/html_page.hpp"
 #include "judge/report.hpp"
 #include "judge/report_cells.hpp"
+#include "report/bar_chart.hpp"
+#include "report/html_page.hpp"
 
 #include <fmt/format.h>
 
@@ -14,10 +14,10 @@
 namespace slimgemm::judge {
 namespace {
 
-using charts::BarChart;
-using charts::BarGroup;
-using charts::draw;
-using charts::escape_html;
+using report::BarChart;
+using report::BarGroup;
+using report::draw;
+using report::escape_html;
 
 constexpr double label_unit_width = 6.2;  // of a character, in the drawing's units
 constexpr double label_width_max = 180;

@@ -35,11 +35,12 @@ MAY_INCLUDE = {
     "cpu": {"format", "codec", "plan", "linear", "support"},
     "cuda": {"format", "codec", "plan", "linear", "support"},
     "checkpoint": {"format", "codec", "support"},
-    "charts": {"support"},
-    "judge": {"checkpoint", "format", "codec", "plan", "linear", "cpu", "cuda", "charts",
+    "report": {"support"},
+    "judge": {"checkpoint", "format", "codec", "plan", "linear", "cpu", "cuda", "report",
               "support"},
     "lab": {"checkpoint", "judge", "support"},
-    "doctor": {"codec", "plan", "linear", "cpu", "judge", "support"},
+    "doctor": {"codec", "plan", "linear", "cpu", "judge", "report", "support"},
+    "inspect": {"checkpoint", "format", "codec", "lab", "report", "support"},
     "tune": {"format", "codec", "plan", "linear", "cuda", "judge", "support"},
 }
 EVERYTHING = set(MAY_INCLUDE) - {"include"}

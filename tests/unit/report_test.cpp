@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/report.hpp"
 
-#include "charts/bar_chart.hpp"
 #include "judge/progress.hpp"
+#include "report/bar_chart.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -22,9 +22,9 @@
 namespace slimgemm::judge {
 namespace {
 
-using charts::BarChart;
-using charts::draw;
-using charts::short_number;
+using report::BarChart;
+using report::draw;
+using report::short_number;
 
 Spread times(double median) { return {9, median, median * 0.99, median * 1.01}; }
 

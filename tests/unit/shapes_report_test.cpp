@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports of a shape file's run against two baselines, and what they say as a whole.
-#include "charts/bar_chart.hpp"
 #include "judge/report.hpp"
 #include "judge/shapes_summary.hpp"
+#include "report/bar_chart.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@
 namespace slimgemm::judge {
 namespace {
 
-using charts::BarChart;
-using charts::draw;
+using report::BarChart;
+using report::draw;
 
 BaselineResult baseline(double speedup) {
   BaselineResult result;

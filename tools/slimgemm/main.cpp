@@ -20,6 +20,8 @@ int run(int argc, char** argv) {
   add_tune(app, exit_code);
   add_score(app, exit_code);
   add_roofline(app, exit_code);
+  add_inspect(app, exit_code);
+  add_fit(app, exit_code);
   add_doctor(app, exit_code);
   try {
     app.parse(argc, argv);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace slimgemm::charts {
+namespace slimgemm::report {
 
 /// Text for HTML and SVG: & < > " are replaced.
 std::string escape_html(std::string_view text);
@@ -30,4 +30,4 @@ class HtmlTable {
   std::string html_;
 };
 
-}  // namespace slimgemm::charts
+}  // namespace slimgemm::report

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace slimgemm::charts {
+namespace slimgemm::report {
 
 struct Column {
   double value = 0;                          ///< 0: nothing is drawn
@@ -44,4 +44,4 @@ struct ColumnChart {
 /// The drawing is 420 units wide and scales with the page. A linear axis begins at 0.
 std::string draw(const ColumnChart& chart);
 
-}  // namespace slimgemm::charts
+}  // namespace slimgemm::report

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "charts/html_page.hpp"
+#include "report/html_page.hpp"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-namespace slimgemm::charts {
+namespace slimgemm::report {
 namespace {
 
 constexpr const char* style = R"css(
@@ -114,4 +114,4 @@ void HtmlTable::add(const std::vector<std::string>& row) {
 
 std::string HtmlTable::finish() { return std::move(html_) + "</tbody></table></div>\n"; }
 
-}  // namespace slimgemm::charts
+}  // namespace slimgemm::report

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "charts/column_chart.hpp"
+#include "report/column_chart.hpp"
 
-#include "charts/bar_chart.hpp"
-#include "charts/html_page.hpp"
+#include "report/bar_chart.hpp"
+#include "report/html_page.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace slimgemm::charts {
+namespace slimgemm::report {
 namespace {
 
 constexpr double width = 420;
@@ -134,4 +134,4 @@ class Drawing {
 
 std::string draw(const ColumnChart& chart) { return Drawing(chart).svg(); }
 
-}  // namespace slimgemm::charts
+}  // namespace slimgemm::report

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "charts/bar_chart.hpp"
+#include "report/bar_chart.hpp"
 
-#include "charts/html_page.hpp"
+#include "report/html_page.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace slimgemm::charts {
+namespace slimgemm::report {
 namespace {
 
 constexpr double width = 420;
@@ -103,4 +103,4 @@ std::string draw(const BarChart& chart) {
   return svg + "</svg>\n";
 }
 
-}  // namespace slimgemm::charts
+}  // namespace slimgemm::report

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace slimgemm::charts {
+namespace slimgemm::report {
 
 /// Three significant digits without an exponent: "8.35", "20.1", "1234".
 std::string short_number(double value);
@@ -34,4 +34,4 @@ std::string draw(const BarChart& chart);
 /// two to five parts.
 double tick_step(double limit);
 
-}  // namespace slimgemm::charts
+}  // namespace slimgemm::report
