@@ -56,7 +56,7 @@ struct FitResult {
 FitResult fit(const Model& model, const FitQuery& query);
 
 std::string fit_text(const Model& model, const FitQuery& query, const FitResult& result);
-/// docs/inspecting.md documents every field. Errors: unsupported in a build without JSON.
+/// docs/inspecting.md documents every field.
 std::string fit_json(const Model& model, const FitQuery& query, const FitResult& result);
 
 }  // namespace slimgemm::inspect

@@ -3,15 +3,10 @@
 #include "inspect/units.hpp"
 #include "report/wrapped.hpp"
 
-#include <slimgemm/error.hpp>
-
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <iterator>
-
-#if SLIMGEMM_HAVE_JSON
-#include <nlohmann/json.hpp>
-#endif
 
 namespace slimgemm::inspect {
 namespace {
@@ -95,8 +90,6 @@ std::string fit_text(const Model& model, const FitQuery& query, const FitResult&
   return text;
 }
 
-#if SLIMGEMM_HAVE_JSON
-
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -147,15 +140,5 @@ std::string fit_json(const Model& model, const FitQuery& query, const FitResult&
                      {"assumptions", result.assumptions}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
-
-#else
-
-std::string fit_json(const Model&, const FitQuery&, const FitResult&) {
-  throw Error(ErrorCode::unsupported,
-              "--json needs a build with nlohmann-json (nlohmann-json3-dev): install it, configure "
-              "and build again");
-}
-
-#endif
 
 }  // namespace slimgemm::inspect

@@ -43,10 +43,10 @@ std::string ideal_sentence(double stored_bits, double ideal_bits);
 /// `single`: the inspection is of one tensor, whose exponents are then listed.
 std::string inspection_text(const Model& model, const Inspection& inspection, bool single);
 
-/// Errors: unsupported in a build without JSON.
+/// Documented in docs/inspecting.md.
 std::string inspection_json(const Model& model, const Inspection& inspection);
 
-/// One page without outside resources, the JSON inside it. Errors: as inspection_json.
+/// One page without outside resources, the JSON inside it.
 std::string inspection_html(const Model& model, const Inspection& inspection, bool single);
 
 }  // namespace slimgemm::inspect

@@ -39,7 +39,8 @@ class Model {
   /// Opens a file, or a directory: the shards of its model.safetensors.index.json, or its
   /// model.safetensors, or all its *.safetensors. config.json is read where there is one.
   /// Errors: io_error naming the path; corrupt_data naming file and tensor for headers that are not
-  /// sound, missing shards, tensors in two of them, or a packed file of another version.
+  /// sound, missing shards, tensors in two of them, or a packed file of another version;
+  /// unsupported in a build without JSON or XXH3.
   explicit Model(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -2,10 +2,6 @@
 // docs/inspecting.md documents every field.
 #include "inspect/inspection_report.hpp"
 
-#include <slimgemm/error.hpp>
-
-#if SLIMGEMM_HAVE_JSON
-
 #include <nlohmann/json.hpp>
 
 namespace slimgemm::inspect {
@@ -96,17 +92,3 @@ std::string inspection_json(const Model& model, const Inspection& inspection) {
 }
 
 }  // namespace slimgemm::inspect
-
-#else
-
-namespace slimgemm::inspect {
-
-std::string inspection_json(const Model&, const Inspection&) {
-  throw Error(ErrorCode::unsupported,
-              "--json and --html need a build with nlohmann-json (nlohmann-json3-dev): install it, "
-              "configure and build again");
-}
-
-}  // namespace slimgemm::inspect
-
-#endif

@@ -5,7 +5,7 @@
 
 #include <slimgemm/error.hpp>
 
-#if SLIMGEMM_HAVE_JSON
+#if SLIMGEMM_HAVE_JSON && SLIMGEMM_HAVE_XXHASH
 
 #include <nlohmann/json.hpp>
 

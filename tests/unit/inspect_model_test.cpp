@@ -6,7 +6,7 @@
 
 #include <slimgemm/error.hpp>
 
-#if SLIMGEMM_HAVE_JSON
+#if SLIMGEMM_HAVE_JSON && SLIMGEMM_HAVE_XXHASH
 
 namespace slimgemm::inspect {
 namespace {

@@ -6,8 +6,6 @@
 #include "judge/progress.hpp"
 #include "judge/report.hpp"
 
-#include <slimgemm/error.hpp>
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,10 +36,6 @@ std::string stage_text(const std::string& name) {
 }
 
 int run_inspect(const InspectArguments& arguments) {
-  if ((arguments.as_json || !arguments.html.empty()) && !judge::reports_available()) {
-    throw Error(ErrorCode::invalid_argument,
-                "--json and --html need a build with nlohmann-json (nlohmann-json3-dev)");
-  }
   require_folder("--html", arguments.html);
   inspect::InspectOptions options;
   options.tensor = arguments.tensor;
