@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace slimgemm::inspect {
@@ -24,6 +25,27 @@ constexpr int outside_series = 2;
 constexpr int last_exponent = 254;
 constexpr int label_every = 4;
 constexpr double share_low_max = 1e-3;
+
+// "2^-17" with a raised exponent.
+std::string raised(const std::string& text) {
+  constexpr std::array<const char*, 10> digits{"\u2070", "\u00B9", "\u00B2", "\u00B3", "\u2074",
+                                               "\u2075", "\u2076", "\u2077", "\u2078", "\u2079"};
+  std::string result;
+  bool up = false;
+  for (const char c : text) {
+    if (c == '^') {
+      up = true;
+    } else if (up && c == '-') {
+      result += "\u207B";
+    } else if (up && c >= '0' && c <= '9') {
+      result += digits[static_cast<std::size_t>(c - '0')];
+    } else {
+      up = false;
+      result += c;
+    }
+  }
+  return result;
+}
 
 std::string card(const std::string& title, const std::string& caption, const std::string& drawing) {
   return fmt::format("<figure class=\"card\"><h3>{}</h3><figcaption>{}</figcaption>{}</figure>\n",
@@ -70,7 +92,7 @@ ColumnChart magnitude_chart(const ExponentStatistics& e) {
   const Range range = range_of(e.histogram, 1, last_exponent + 1, window_first, window_end);
   ColumnChart chart;
   chart.title = "Share of the weights by magnitude";
-  chart.x_title = "magnitude: a column is one exponent, from a power of two to the next";
+  chart.x_title = "magnitude; a column is one exponent";
   add_special(chart, e.zeros(), e.weights, "0", "zero or subnormal");
   const std::size_t before = chart.columns.size();
   for (std::size_t i = range.first; i < range.end; ++i) {
@@ -78,9 +100,10 @@ ColumnChart magnitude_chart(const ExponentStatistics& e) {
     column.value = 100 * static_cast<double>(e.histogram[i]) / static_cast<double>(e.weights);
     column.series = i >= window_first && i < window_end ? inside_series : outside_series;
     const int exponent = static_cast<int>(i);
-    column.tip = share_tip(fmt::format("{} to {}", power_text(exponent), power_text(exponent + 1)),
-                           e.histogram[i], e.weights);
-    if (exponent % label_every == 3) column.label = power_text(exponent);
+    column.tip =
+        share_tip(raised(fmt::format("{} to {}", power_text(exponent), power_text(exponent + 1))),
+                  e.histogram[i], e.weights);
+    if (exponent % label_every == 3) column.label = raised(power_text(exponent));
     chart.columns.push_back(std::move(column));
   }
   if (before > 0) chart.columns[0].value *= 100;  // this axis is in percent
@@ -148,30 +171,35 @@ ColumnChart layer_chart(const Inspection& inspection) {
 }
 
 std::string before_after(const Inspection& inspection) {
+  const bool giga = inspection.bytes_before >= 1'000'000'000;
+  const double unit = giga ? 1e9 : 1e6;
   report::BarChart chart;
-  chart.title = "Bytes and time before and after packing";
+  chart.title = "Bytes before and after packing";
   chart.label_width = 110;
   const TokenCost& token = inspection.token;
-  chart.groups = {{"all tensors, GB",
-                   {static_cast<double>(inspection.bytes_before) / 1e9,
-                    static_cast<double>(inspection.bytes_after) / 1e9}},
-                  {"a token reads, GB", {token.bytes_before / 1e9, token.bytes_after / 1e9}},
-                  {"a token, ms", {token.us_before / 1e3, token.us_after / 1e3}}};
+  chart.groups = {{giga ? "all tensors, GB" : "all tensors, MB",
+                   {static_cast<double>(inspection.bytes_before) / unit,
+                    static_cast<double>(inspection.bytes_after) / unit}},
+                  {giga ? "a token reads, GB" : "a token reads, MB",
+                   {token.bytes_before / unit, token.bytes_after / unit}}};
   return report::draw(chart);
 }
 
-std::string facts_html(const Model& model, const Inspection& inspection) {
+std::string facts_html(const Model& model, const Inspection& inspection, bool single) {
   const ExponentStatistics& total = inspection.total;
   std::string html = fmt::format(
       "<p class=\"score\">{:.2f} bits</p><p class=\"soft\">a weight in the packed tensors, in "
       "place "
       "of 16; every weight comes back bit for bit</p>\n",
       total.stored_bits());
-  html += fmt::format(
-      "<p>{} tensors in {} file{}: {} before, {} {}. {}</p>\n", model.tensors().size(),
-      model.file_count(), model.file_count() == 1 ? "" : "s", bytes_text(inspection.bytes_before),
-      bytes_text(inspection.bytes_after), model.is_packed() ? "packed" : "if packed",
-      escape_html(ideal_sentence(total.stored_bits(), inspection.ideal_bits())));
+  const std::string what =
+      single ? std::string("This tensor")
+             : fmt::format("{} tensors in {} file{}", model.tensors().size(), model.file_count(),
+                           model.file_count() == 1 ? "" : "s");
+  html +=
+      fmt::format("<p>{}: {} before, {} {}. {}</p>\n", what, bytes_text(inspection.bytes_before),
+                  bytes_text(inspection.bytes_after), model.is_packed() ? "packed" : "if packed",
+                  escape_html(ideal_sentence(total.stored_bits(), inspection.ideal_bits())));
   if (total.raw16_matrices > 0) {
     html += fmt::format(
         "<p>{} of {} matrices stay at 16 bits: more than 0.1 % of their weights lie "
@@ -188,7 +216,7 @@ std::string table_html(const Inspection& inspection) {
     const ExponentStatistics& e = row.exponents;
     table.add(
         {escape_html(row.tensors == 1 ? row.name : fmt::format("{} ({})", row.name, row.tensors)),
-         shape_text(row.shape), fmt::format("{:.3f}", e.stored_bits()), window_text(e),
+         shape_text(row.shape), fmt::format("{:.3f}", e.stored_bits()), raised(window_text(e)),
          percent_text(e.exception_share()), count_text(e.exceptions),
          fmt::format("{:.3f}", row.entropy()), fmt::format("{:.3f}", other_bits + row.entropy()),
          fmt::format("{:.3f}", row.above_ideal())});
@@ -239,7 +267,7 @@ std::string inspection_html(const Model& model, const Inspection& inspection, bo
     return report::html_page("SlimGEMM inspect: " + title,
                              body + report::embedded_json(inspection_json(model, inspection)));
   }
-  body += facts_html(model, inspection);
+  body += facts_html(model, inspection, single);
   body += "<div class=\"grid-of-charts\">\n";
   body += card("How large the weights are",
                "Percent of the weights by magnitude. 12 bits express 16 exponents, the window.",

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double width = 420;
 constexpr double height = 210;
-constexpr double left = 52;
+constexpr double left = 60;
 constexpr double right = 8;
 constexpr double top = 18;
 constexpr double bottom = 40;

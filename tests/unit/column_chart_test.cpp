@@ -18,7 +18,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// 420 units less 52 on the left and 8 on the right: four columns of 90.
+// 420 units less 60 on the left and 8 on the right: four columns of 88.
 TEST(ColumnChart, PlacesColumnsAndShade) {
   ColumnChart chart;
   chart.title = "a < b";
@@ -32,11 +32,11 @@ TEST(ColumnChart, PlacesColumnsAndShade) {
   EXPECT_TRUE(contains(svg, "aria-label=\"a &lt; b\""));
   EXPECT_TRUE(contains(svg, "<title>five &amp; more</title>"));
   EXPECT_EQ(count(svg, "<title>"), 3U) << "a column of 0 is not drawn";
-  EXPECT_TRUE(contains(svg, "class=\"shade\" x=\"142.0\" y=\"18.0\" width=\"180.0\""));
+  EXPECT_TRUE(contains(svg, "class=\"shade\" x=\"148.0\" y=\"18.0\" width=\"176.0\""));
   EXPECT_EQ(count(svg, "class=\"dot\""), 1U);
   EXPECT_TRUE(contains(svg, ">sixteen</text>"));
   // The axis ends at 21, 5 % above the largest value: 20 leaves 152 / 21 units above it.
-  EXPECT_TRUE(contains(svg, "class=\"s1\" x=\"322.50\" y=\"25.2\"")) << svg;
+  EXPECT_TRUE(contains(svg, "class=\"s1\" x=\"324.50\" y=\"25.2\"")) << svg;
 }
 
 TEST(ColumnChart, LogarithmicAxisOfShares) {
@@ -45,9 +45,9 @@ TEST(ColumnChart, LogarithmicAxisOfShares) {
   chart.low = 1e-4;
   chart.columns = {{1, 0, "", "", {}}, {1e-2, 1, "", "", {}}, {1e-9, 2, "", "", {}}};
   const std::string svg = draw(chart);
-  EXPECT_TRUE(contains(svg, "class=\"s0\" x=\"52.50\" y=\"18.0\"")) << "all of it, to the top";
-  EXPECT_TRUE(contains(svg, "class=\"s1\" x=\"172.50\" y=\"94.0\"")) << "two of four decades";
-  EXPECT_TRUE(contains(svg, "class=\"s2\" x=\"292.50\" y=\"169.5\"")) << "below, but not invisible";
+  EXPECT_TRUE(contains(svg, "class=\"s0\" x=\"60.50\" y=\"18.0\"")) << "all of it, to the top";
+  EXPECT_TRUE(contains(svg, "class=\"s1\" x=\"177.83\" y=\"94.0\"")) << "two of four decades";
+  EXPECT_TRUE(contains(svg, "class=\"s2\" x=\"295.17\" y=\"169.5\"")) << "below, but not invisible";
   EXPECT_TRUE(contains(svg, ">100 %</text>"));
   EXPECT_TRUE(contains(svg, ">0.01 %</text>"));
 }
