@@ -13,7 +13,7 @@ namespace {
 
 using report::wrapped;
 
-constexpr const char* row = "  {:<28} {:>16} {:>16}\n";
+constexpr const char* row = "  {:<32} {:>16} {:>16}\n";
 
 std::string yes_no(std::optional<bool> value) {
   if (!value) return "unknown";
@@ -44,8 +44,8 @@ std::string cache_text(const FitQuery& query, const FitResult& result) {
                  count_text(result.packed.sequences_max.value_or(0)));
   fmt::format_to(out, row,
                  query.batch == 1
-                     ? std::string("  longest sequence")
-                     : fmt::format("  longest of {} sequences", count_text(query.batch)),
+                     ? std::string("  longest sequence, by memory")
+                     : fmt::format("  longest of {}, by memory", count_text(query.batch)),
                  count_text(result.unpacked.context_max.value_or(0)),
                  count_text(result.packed.context_max.value_or(0)));
   text += '\n';

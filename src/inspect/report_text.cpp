@@ -54,32 +54,34 @@ std::string table_text(const Inspection& inspection) {
   return text + '\n';
 }
 
+std::string exponent_line(const ExponentStatistics& e, int exponent, double largest) {
+  const std::uint64_t count = e.histogram[static_cast<std::size_t>(exponent)];
+  const bool inside = exponent != 0 && exponent != 255 && exponent >= e.window_low &&
+                      exponent < e.window_high + format::window_exponents;
+  std::string magnitudes = fmt::format("{} .. {}", power_text(exponent), power_text(exponent + 1));
+  if (exponent == 0) magnitudes = "zero or subnormal";
+  if (exponent == 255) magnitudes = "Inf or NaN";
+  const auto bar =
+      static_cast<std::size_t>(std::lround(bar_columns * static_cast<double>(count) / largest));
+  std::string line = fmt::format(
+      "{:>8} {} {:<17} {:>15} {:>11}  {}", exponent, inside ? '|' : ' ', magnitudes,
+      count_text(count), percent_text(static_cast<double>(count) / static_cast<double>(e.weights)),
+      std::string(bar, '#'));
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
+// Exponents that do not occur are left out.
 std::string exponents_text(const ExponentStatistics& e) {
-  std::size_t first = 0;
-  std::size_t last = 255;
-  while (first < 255 && e.histogram[first] == 0) ++first;
-  while (last > 0 && e.histogram[last] == 0) --last;
   const auto largest =
       static_cast<double>(*std::max_element(e.histogram.begin(), e.histogram.end()));
   std::string text = "exponent  magnitudes                weights       share\n";
-  for (std::size_t i = first; i <= last; ++i) {
-    const std::uint64_t count = e.histogram[i];
-    const int exponent = static_cast<int>(i);
-    const bool inside = exponent != 0 && exponent != 255 && exponent >= e.window_low &&
-                        exponent < e.window_high + format::window_exponents;
-    std::string magnitudes =
-        fmt::format("{} .. {}", power_text(exponent), power_text(exponent + 1));
-    if (exponent == 0) magnitudes = "zero or subnormal";
-    if (exponent == 255) magnitudes = "Inf or NaN";
-    const auto bar =
-        static_cast<std::size_t>(std::lround(bar_columns * static_cast<double>(count) / largest));
-    std::string row =
-        fmt::format("{:>8} {} {:<17} {:>15} {:>11}  {}", exponent, inside ? '|' : ' ', magnitudes,
-                    count_text(count),
-                    percent_text(static_cast<double>(count) / static_cast<double>(e.weights)),
-                    std::string(bar, '#'));
-    row.erase(row.find_last_not_of(' ') + 1);
-    text += row + '\n';
+  int last = -1;
+  for (int exponent = 0; exponent < 256; ++exponent) {
+    if (e.histogram[static_cast<std::size_t>(exponent)] == 0) continue;
+    if (last >= 0 && exponent != last + 1) text += "     ...\n";
+    text += exponent_line(e, exponent, largest);
+    last = exponent;
   }
   return text + "| marks the window: the exponents that 12 bits express.\n\n";
 }

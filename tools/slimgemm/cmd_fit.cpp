@@ -38,7 +38,7 @@ int run_fit(FitArguments arguments) {
                   fmt::format("--memory is {:g} GB; it must be above 0 and at most {:g}",
                               *arguments.memory_gb, memory_max_gb));
     }
-    query.gpu = fmt::format("a GPU with {:g} GB", *arguments.memory_gb);
+    query.gpu = "GPU";
     query.memory_bytes = static_cast<std::uint64_t>(*arguments.memory_gb * 1e9);
   }
   if (arguments.context != 0) query.context = arguments.context;
