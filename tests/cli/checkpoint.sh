@@ -40,3 +40,38 @@ write_model() {
   printf '{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 2048}' >"$1/config.json"
 }
+
+# A model directory with the shapes and the config.json of Llama 3 70B, whose weights are a hole in
+# the file: enough for slimgemm fit, which reads headers alone.
+write_llama3_70b() {
+  mkdir -p "$1"
+  local header='' end=0
+  add() {  # NAME ROWS [COLUMNS]
+    local begin=$end shape=$2
+    end=$((begin + 2 * $2 * ${3:-1}))
+    [[ -z ${3:-} ]] || shape="$2, $3"
+    header+=${header:+,}"\"$1\": {\"dtype\": \"BF16\", \"shape\": [$shape],"
+    header+=" \"data_offsets\": [$begin, $end]}"
+  }
+  local layer part
+  add model.embed_tokens.weight 128256 8192
+  for ((layer = 0; layer < 80; ++layer)); do
+    part=model.layers.$layer
+    add $part.self_attn.q_proj.weight 8192 8192
+    add $part.self_attn.k_proj.weight 1024 8192
+    add $part.self_attn.v_proj.weight 1024 8192
+    add $part.self_attn.o_proj.weight 8192 8192
+    add $part.mlp.gate_proj.weight 28672 8192
+    add $part.mlp.up_proj.weight 28672 8192
+    add $part.mlp.down_proj.weight 8192 28672
+    add $part.input_layernorm.weight 8192
+    add $part.post_attention_layernorm.weight 8192
+  done
+  add model.norm.weight 8192
+  add lm_head.weight 128256 8192
+  write_safetensors "$1/model.safetensors" "{$header}" </dev/null
+  truncate -s "+$end" "$1/model.safetensors"
+  printf '{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192,
+    "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+    "max_position_embeddings": 8192, "tie_word_embeddings": false}' >"$1/config.json"
+}
