@@ -20,8 +20,10 @@ std::vector<BuildPart> build_parts() {
   std::vector<BuildPart> parts = {
       {"highway", "CPU kernels with SIMD instructions", "Highway", "libhwy-dev",
        "layers on the CPU run a plain kernel, many times slower", SLIMGEMM_HAVE_HIGHWAY},
-      {"xxhash", "checksums of packed data", "xxHash", "libxxhash-dev",
-       "packed data is written without checksums and read unchecked", SLIMGEMM_HAVE_XXHASH},
+      {"xxhash", "checksums of packed data, checkpoints", "xxHash", "libxxhash-dev",
+       "packed data is written without checksums and read unchecked, and the command can't read "
+       "checkpoints",
+       SLIMGEMM_HAVE_XXHASH},
       {"json", "checkpoints, shape files, reports as JSON and HTML", "nlohmann-json",
        "nlohmann-json3-dev",
        "the command can't read checkpoints or shape files, nor write JSON and HTML",
