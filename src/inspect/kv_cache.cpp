@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/kv_cache.hpp"
 
+#include "checkpoint/safetensors_header.hpp"
 #include "support/checks.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +12,8 @@
 
 namespace slimgemm::inspect {
 namespace {
+
+using checkpoint::printable;
 
 // model_type of decoders for which the formulas here are known to hold.
 constexpr std::array<std::string_view, 43> known_decoders = {
@@ -69,8 +72,9 @@ LayerCounts count_listed(const ModelConfig& config, KvCache& cache) {
     }
   }
   if (!unknown.empty()) {
-    cache.assumptions.push_back(fmt::format(
-        "layers of type \"{}\" are counted as keeping all tokens: an upper bound", unknown));
+    cache.assumptions.push_back(
+        fmt::format("layers of type \"{}\" are counted as keeping all tokens: an upper bound",
+                    printable(unknown)));
   }
   if (counts.stateful > 0) {
     cache.assumptions.push_back(
@@ -146,12 +150,12 @@ void judge_architecture(const ModelConfig& config, KvCache& cache) {
     cache.unknown = fmt::format(
         "this is an encoder with a decoder (model_type \"{}\"), which keeps K and V of its input, "
         "too; this command counts decoders alone",
-        type);
+        printable(type));
   } else if (is_among(known_recurrent, type) && config.layer_types.empty()) {
     cache.unknown = fmt::format(
         "layers of model_type \"{}\" keep a state of another kind than K and V, whose size does "
         "not follow from config.json as this command reads it",
-        type);
+        printable(type));
   } else if (!config.num_hidden_layers) {
     cache.unknown =
         "config.json has no num_hidden_layers, from which the size of the KV cache "
@@ -160,7 +164,7 @@ void judge_architecture(const ModelConfig& config, KvCache& cache) {
     cache.assumptions.push_back(fmt::format(
         "model_type {} is not one that this command knows: the KV cache is computed from the "
         "fields of config.json as for Llama or DeepSeek; check it before you rely on it",
-        type.empty() ? "is not given, so the model" : "\"" + type + "\""));
+        type.empty() ? "is not given, so the model" : "\"" + printable(type) + "\""));
   }
 }
 

@@ -99,7 +99,7 @@ TokenCost token_cost(const Model& model, const std::vector<MeasuredTensor>& meas
     cost.assumptions.push_back(
         fmt::format("the output layer multiplies with {}, which stays as it is (config.json: "
                     "tie_word_embeddings)",
-                    table->original.name));
+                    checkpoint::printable(table->original.name)));
   }
   cost.assumptions.emplace_back(
       "only weights of linear layers are counted: not the KV cache, norms, or the time between "
