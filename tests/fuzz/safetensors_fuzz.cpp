@@ -35,7 +35,10 @@ void check_header(const SafetensorsHeader& header, std::uint64_t data_bytes) {
       require(count.has_value());
       require(*count * static_cast<std::uint64_t>(*bits) == tensor.size_bytes() * 8);
     }
-    const Selection selection = select(tensor, {.fp16 = true, .fp32 = true});
+    SelectOptions options;
+    options.fp16 = true;
+    options.fp32 = true;
+    const Selection selection = select(tensor, options);
     require(selection.packed == selection.why.empty());
     if (!selection.packed) continue;
     const std::uint64_t element = tensor.dtype == "F32" ? 4 : 2;
