@@ -16,6 +16,7 @@ count() { grep -m 1 -oE "^\s+$1=\"[0-9]+" $build_dir/tests.xml | grep -oE '[0-9]
 
 started=$SECONDS
 step "Setup for the tests" scripts/setup.sh test
+step "Python packages for the tests" scripts/python_packages.sh
 step "Formatting" scripts/format.sh --check
 scripts/judge.sh
 step "Build everything" scripts/build.sh release

@@ -2,18 +2,17 @@
 // The host packer. BF16: count the exponents, choose window and encoding, count the exceptions of
 // every row tile, then write each row tile (its tiles and its exception groups) in one pass. Every
 // pass runs over row tiles or elements in parallel, and what it writes does not depend on how.
+#include "codec/exponents.hpp"
 #include "codec/packed_access.hpp"
 #include "codec/row_tiles.hpp"
 #include "codec/sections.hpp"
 #include "codec/tile_codec.hpp"
 #include "codec/window.hpp"
-#include "support/parallel.hpp"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -40,60 +39,6 @@ Matrix<T> check_matrix(std::span<const T> w, std::int64_t n, std::int64_t k,
                     std::to_string(n) + " * " + std::to_string(k) + " = " + std::to_string(size));
   }
   return {w.data(), static_cast<std::size_t>(n), static_cast<std::size_t>(k)};
-}
-
-// Adds the weights' exponents to `total`. Neighbours often have the same exponent: each of four has
-// a table of its own, so that no count waits for the one before.
-void add_exponents(std::span<const std::uint16_t> w, ExponentHistogram& total) {
-  std::array<ExponentHistogram, 4> tables{};
-  std::size_t i = 0;
-  for (; i + tables.size() <= w.size(); i += tables.size()) {
-    std::uint64_t four = 0;
-    std::memcpy(&four, w.data() + i, sizeof(four));
-    ++tables[0][four >> 7 & 0xFF];
-    ++tables[1][four >> 23 & 0xFF];
-    ++tables[2][four >> 39 & 0xFF];
-    ++tables[3][four >> 55 & 0xFF];
-  }
-  for (; i < w.size(); ++i) ++tables[0][w[i] >> 7 & 0xFF];
-  for (const ExponentHistogram& table : tables) {
-    for (std::size_t e = 0; e < total.size(); ++e) total[e] += table[e];
-  }
-}
-
-ExponentHistogram count_exponents(std::span<const std::uint16_t> w, int threads) {
-  constexpr std::int64_t grain = std::int64_t{1} << 18;
-  ExponentHistogram total{};
-  std::mutex mutex;
-  parallel_for(static_cast<std::int64_t>(w.size()), grain, threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 ExponentHistogram part{};
-                 add_exponents(w.subspan(static_cast<std::size_t>(begin),
-                                         static_cast<std::size_t>(end - begin)),
-                               part);
-                 const std::lock_guard lock(mutex);
-                 for (std::size_t e = 0; e < total.size(); ++e) total[e] += part[e];
-               });
-  return total;
-}
-
-// How many of the weights lie outside the window.
-std::uint64_t count_exceptions(std::span<const std::uint16_t> w, int window_base) {
-  // Without the sign, the window is one range of 16-bit integers.
-  const auto first = static_cast<std::uint16_t>(std::max(window_base, 1) << 8);
-  const auto size =
-      static_cast<std::uint16_t>(((window_base + format::window_exponents) << 8) - first);
-  constexpr std::size_t block = 4096;  // its count fits 16 bits
-  std::uint64_t total = 0;
-  for (std::size_t begin = 0; begin < w.size(); begin += block) {
-    std::uint16_t count = 0;
-    for (const std::uint16_t bits : w.subspan(begin, std::min(block, w.size() - begin))) {
-      const auto offset = static_cast<std::uint16_t>(static_cast<std::uint16_t>(bits << 1) - first);
-      count = static_cast<std::uint16_t>(count + (offset >= size ? 1 : 0));
-    }
-    total += count;
-  }
-  return total;
 }
 
 // A 16 x 64 tile of the matrix where it lies, or at the matrix's edge a copy that is filled up.
@@ -244,16 +189,9 @@ PackedMatrix pack(std::span<const std::uint16_t> w, std::int64_t n, std::int64_t
   if (choice.encoding == Encoding::raw16) {
     return pack_raw16(matrix, choice.has_nonfinite, options.threads);
   }
-  const std::size_t row_tiles = matrix.row_tiles();
-  AlignedBuffer extra((row_tiles + 1) * sizeof(std::uint32_t));
-  auto* extra_begin = reinterpret_cast<std::uint32_t*>(extra.data());
-  codec::for_row_tiles(matrix.n, matrix.k, options.threads, [&](std::size_t r) {
-    const std::size_t begin = r * format::tile_rows * matrix.k;
-    const std::size_t size = std::min<std::size_t>(format::tile_rows * matrix.k, w.size() - begin);
-    const std::uint64_t exceptions = count_exceptions(w.subspan(begin, size), choice.window_base);
-    extra_begin[r + 1] = static_cast<std::uint32_t>(extra_groups(exceptions));
-  });
-  const std::uint64_t group_count = accumulate_extra_groups(extra_begin, row_tiles);
+  AlignedBuffer extra((matrix.row_tiles() + 1) * sizeof(std::uint32_t));
+  const std::uint64_t group_count = count_groups(w, matrix.k, choice.window_base, options.threads,
+                                                 reinterpret_cast<std::uint32_t*>(extra.data()));
   if (group_count > max_group_count) {
     return pack_raw16(matrix, choice.has_nonfinite, options.threads);
   }

@@ -28,6 +28,8 @@ struct PackedAccess {
 
   /// Makes a matrix of a buffer that is known to follow docs/format.md.
   static PackedMatrix adopt(AlignedBuffer&& buffer);
+  /// The same for bytes from outside: PackedMatrix::from_bytes() without the copy.
+  static PackedMatrix check_and_adopt(AlignedBuffer&& buffer);
 };
 
 }  // namespace slimgemm

@@ -24,9 +24,7 @@ PackedMatrix PackedMatrix::from_bytes(std::span<const std::byte> bytes) {
                  std::memcpy(buffer.data() + begin, bytes.data() + begin,
                              static_cast<std::size_t>(end - begin));
                });
-  const std::span<const std::byte> copy(buffer.data(), buffer.size());
-  check_payload(copy, check_header(copy));
-  return PackedAccess::adopt(std::move(buffer));
+  return PackedAccess::check_and_adopt(std::move(buffer));
 }
 
 std::int64_t PackedMatrix::n() const noexcept {
@@ -91,6 +89,12 @@ PackedMatrix PackedAccess::adopt(AlignedBuffer&& buffer) {
   std::memcpy(&header, buffer.data(), sizeof(header));
   return PackedMatrix(std::make_shared<const PackedMatrix::Storage>(
       PackedMatrix::Storage{std::move(buffer), header}));
+}
+
+PackedMatrix PackedAccess::check_and_adopt(AlignedBuffer&& buffer) {
+  const std::span<const std::byte> bytes(buffer.data(), buffer.size());
+  check_payload(bytes, check_header(bytes));
+  return adopt(std::move(buffer));
 }
 
 }  // namespace slimgemm

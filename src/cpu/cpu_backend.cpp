@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear on the CPU: x is arranged once a call in the order of the packed weights, then every
 // thread works its way through row tiles. docs/kernels-cpu.md explains the kernels.
+#include "cpu/cpu_backend.hpp"
+
 #include "codec/packed_access.hpp"
 #include "cpu/kernels.hpp"
 #include "cpu/targets.hpp"
@@ -45,11 +47,11 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b;
 
 class CpuBackend : public Linear::Backend {
  public:
-  CpuBackend(const PackedMatrix& packed, const LinearOptions& options)
+  CpuBackend(const cpu::Target& target, const PackedMatrix& packed, const LinearOptions& options)
       : Backend(packed.n(), packed.k(), packed.dtype(), Device::cpu),
         packed_(packed),
         weights_(view_of(packed)),
-        target_(cpu::chosen_target()),
+        target_(target),
         threads_(resolve_threads(options.cpu_threads)),
         smallest_exponent_(cpu::smallest_normal_exponent(weights_)) {}
 
@@ -152,9 +154,15 @@ Plan CpuBackend::plan(std::int64_t rows, std::int64_t m) const {
 
 }  // namespace
 
+std::shared_ptr<const Linear::Backend> cpu::make_backend_for(const Target& target,
+                                                             const PackedMatrix& weights,
+                                                             const LinearOptions& options) {
+  return std::make_shared<CpuBackend>(target, weights, options);
+}
+
 std::shared_ptr<const Linear::Backend> make_cpu_backend(const PackedMatrix& weights,
                                                         const LinearOptions& options) {
-  return std::make_shared<CpuBackend>(weights, options);
+  return cpu::make_backend_for(cpu::chosen_target(), weights, options);
 }
 
 }  // namespace slimgemm

@@ -3,6 +3,7 @@
 #include "judge/cuda_kernels.hpp"
 #include "judge/cuda_versions.hpp"
 #include "judge/executor.hpp"
+#include "judge/nvidia_driver.hpp"
 
 #include <fmt/format.h>
 

@@ -6,10 +6,6 @@
 
 namespace slimgemm::judge {
 
-/// Version of the NVIDIA driver ("580.65.06"), as its management library says; "unknown" if that
-/// library is not there or gives no answer.
-std::string driver_version();
-
 /// Version and place of cuBLAS ("13.1.0, /usr/local/cuda/lib64/libcublasLt.so.13"), or why there is
 /// none.
 std::string blas_version();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for the cuda_* files in a build without CUDA.
 #include "judge/contender.hpp"
+#include "judge/cuda_facts.hpp"
 #include "judge/executor.hpp"
 
 #include <slimgemm/error.hpp>
@@ -19,6 +20,7 @@ namespace {
 
 std::unique_ptr<Executor> make_cuda_executor(int) { refuse("judging on a GPU"); }
 int cuda_device_count() { return 0; }
+CudaFacts cuda_facts() { return {}; }
 std::unique_ptr<Contender> make_sglang_baseline(int, const Problem&) {
   refuse("the baseline sglang");
 }

@@ -2,7 +2,8 @@
 // The charts of a run of a shape file: speedups and shares of the ceiling, one pair a token count.
 #include "judge/report.hpp"
 #include "judge/report_cells.hpp"
-#include "judge/svg_chart.hpp"
+#include "report/bar_chart.hpp"
+#include "report/html_page.hpp"
 
 #include <fmt/format.h>
 
@@ -12,6 +13,11 @@
 
 namespace slimgemm::judge {
 namespace {
+
+using report::BarChart;
+using report::BarGroup;
+using report::draw;
+using report::escape_html;
 
 constexpr double label_unit_width = 6.2;  // of a character, in the drawing's units
 constexpr double label_width_max = 180;

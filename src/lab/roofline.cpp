@@ -33,10 +33,10 @@ void require_within(const char* what, double value, double limit, const char* un
 
 Gpu named_gpu(std::string_view name) {
   if (name == "h200") {
-    return {"H200", 4.8, 989};
+    return {"H200", 4.8, 989, 150'109'880'320};
   }
   if (name == "h100") {
-    return {"H100", 3.35, 989};
+    return {"H100", 3.35, 989, 80'000'000'000};
   }
   throw Error(ErrorCode::invalid_argument,
               fmt::format("GPU '{}' is unknown; allowed: h200, h100, custom", name));
@@ -56,7 +56,7 @@ Gpu choose_gpu(std::string_view name, std::optional<double> bandwidth_tb_s,
           ErrorCode::invalid_argument,
           "--gpu custom needs its figures: give --bandwidth in TB/s and --flops in TFLOP/s");
     }
-    return {"custom GPU", *bandwidth_tb_s, *peak_tflop_s};
+    return {"custom GPU", *bandwidth_tb_s, *peak_tflop_s, 0};
   }
   Gpu gpu = named_gpu(name);
   if (bandwidth_tb_s || peak_tflop_s) {

@@ -15,15 +15,17 @@ namespace slimgemm::lab {
 /// Peak figures of a GPU.
 struct Gpu {
   std::string name;
-  double bandwidth_tb_s = 0;  ///< memory bandwidth, 10^12 bytes a second
-  double peak_tflop_s = 0;    ///< dense BF16 tensor-core rate, 10^12 FLOP a second
+  double bandwidth_tb_s = 0;       ///< memory bandwidth, 10^12 bytes a second
+  double peak_tflop_s = 0;         ///< dense BF16 tensor-core rate, 10^12 FLOP a second
+  std::uint64_t memory_bytes = 0;  ///< for programs; 0 where it is not known
 
   /// FLOP per byte at which both terms take the same time.
   [[nodiscard]] double ridge() const { return peak_tflop_s / bandwidth_tb_s; }
 };
 
-/// "h200" or "h100" (the SXM parts; figures of NVIDIA's data sheets). Throws
-/// Error(invalid_argument) that names the value and what is allowed.
+/// "h200" or "h100" (the SXM parts; figures of NVIDIA's data sheets, but for the H200's memory,
+/// which is what the driver reports: results/h200). Throws Error(invalid_argument) that names the
+/// value and what is allowed.
 Gpu named_gpu(std::string_view name);
 
 /// The GPU of the options --gpu, --bandwidth and --flops. A figure given replaces that of the named

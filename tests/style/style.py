@@ -34,8 +34,13 @@ MAY_INCLUDE = {
     "linear": {"format", "codec", "plan", "support"},
     "cpu": {"format", "codec", "plan", "linear", "support"},
     "cuda": {"format", "codec", "plan", "linear", "support"},
-    "judge": {"format", "codec", "plan", "linear", "cpu", "cuda", "support"},
-    "lab": {"judge", "support"},
+    "checkpoint": {"format", "codec", "support"},
+    "report": {"support"},
+    "judge": {"checkpoint", "format", "codec", "plan", "linear", "cpu", "cuda", "report",
+              "support"},
+    "lab": {"checkpoint", "judge", "support"},
+    "doctor": {"codec", "plan", "linear", "cpu", "judge", "report", "support"},
+    "inspect": {"checkpoint", "format", "codec", "lab", "report", "support"},
     "tune": {"format", "codec", "plan", "linear", "cuda", "judge", "support"},
 }
 EVERYTHING = set(MAY_INCLUDE) - {"include"}

@@ -2,7 +2,7 @@
 #include "judge/report.hpp"
 
 #include "judge/progress.hpp"
-#include "judge/svg_chart.hpp"
+#include "report/bar_chart.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -21,6 +21,10 @@
 
 namespace slimgemm::judge {
 namespace {
+
+using report::BarChart;
+using report::draw;
+using report::short_number;
 
 Spread times(double median) { return {9, median, median * 0.99, median * 1.01}; }
 

@@ -2,7 +2,7 @@
 // Reports of a shape file's run against two baselines, and what they say as a whole.
 #include "judge/report.hpp"
 #include "judge/shapes_summary.hpp"
-#include "judge/svg_chart.hpp"
+#include "report/bar_chart.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,6 +16,9 @@
 
 namespace slimgemm::judge {
 namespace {
+
+using report::BarChart;
+using report::draw;
 
 BaselineResult baseline(double speedup) {
   BaselineResult result;

@@ -12,11 +12,17 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "slimgemm " SLIMGEMM_VERSION);
   app.require_subcommand(1);
   int exit_code = exit_ok;
+  add_pack(app, exit_code);
+  add_unpack(app, exit_code);
+  add_verify(app, exit_code);
   add_judge(app, exit_code);
   add_plan(app, exit_code);
   add_tune(app, exit_code);
   add_score(app, exit_code);
   add_roofline(app, exit_code);
+  add_inspect(app, exit_code);
+  add_fit(app, exit_code);
+  add_doctor(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

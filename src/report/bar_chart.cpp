@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "judge/svg_chart.hpp"
+#include "report/bar_chart.hpp"
+
+#include "report/html_page.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace slimgemm::judge {
+namespace slimgemm::report {
 namespace {
 
 constexpr double width = 420;
@@ -15,16 +17,6 @@ constexpr double bar_height = 12;
 constexpr double bar_gap = 2;
 constexpr double group_gap = 12;
 constexpr double axis_height = 18;
-
-// A round step that divides the axis into two to five parts.
-double tick_step(double limit) {
-  const double rough = limit / 4;
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (rough <= factor * power) return factor * power;
-  }
-  return 10 * power;
-}
 
 double largest_value(const BarChart& chart) {
   double largest = chart.mark.value_or(0);
@@ -75,27 +67,13 @@ std::string draw_grid(double left, double limit, double scale, double bottom) {
 
 }  // namespace
 
-std::string escape_html(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
+double tick_step(double limit) {
+  const double rough = limit / 4;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (rough <= factor * power) return factor * power;
   }
-  return escaped;
+  return 10 * power;
 }
 
 std::string short_number(double value) {
@@ -125,4 +103,4 @@ std::string draw(const BarChart& chart) {
   return svg + "</svg>\n";
 }
 
-}  // namespace slimgemm::judge
+}  // namespace slimgemm::report

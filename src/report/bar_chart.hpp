@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bar charts as SVG. Colours come from the page's CSS: bars have the classes s0, s1, ... of their
-// series, everything else the classes label, value, grid and mark.
+// Bar charts as SVG. Colours come from the page's CSS (html_page.hpp): bars have the classes s0,
+// s1,
+// ... of their series, everything else the classes label, value, grid and mark.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-namespace slimgemm::judge {
-
-/// Text for HTML and SVG: & < > " are replaced.
-std::string escape_html(std::string_view text);
+namespace slimgemm::report {
 
 /// Three significant digits without an exponent: "8.35", "20.1", "1234".
 std::string short_number(double value);
@@ -33,4 +30,8 @@ struct BarChart {
 /// is 420 units wide and scales with the page.
 std::string draw(const BarChart& chart);
 
-}  // namespace slimgemm::judge
+/// A round step (1, 2 or 5 times a power of ten) that divides an axis up to `limit`, above 0, into
+/// two to five parts.
+double tick_step(double limit);
+
+}  // namespace slimgemm::report

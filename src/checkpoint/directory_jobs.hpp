@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint.hpp's work on directories.
+#pragma once
+
+#include "checkpoint/checkpoint.hpp"
+
+#include <string>
+
+namespace slimgemm::checkpoint {
+
+PackSummary pack_directory(const std::string& in, const std::string& out,
+                           const PackCheckpointOptions& options, Meter& meter);
+UnpackSummary unpack_directory(const std::string& in, const std::string& out, Meter& meter);
+/// `ignored` is a file at the top that is not the directory's own, or empty.
+VerifySummary verify_directory(const std::string& packed, const std::string& against,
+                               const std::string& ignored, Meter& meter);
+
+}  // namespace slimgemm::checkpoint

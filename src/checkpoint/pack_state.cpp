@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/pack_state.hpp"
+
+#include "checkpoint/directory.hpp"
+#include "checkpoint/file_io.hpp"
+#include "checkpoint/packed_file.hpp"
+
+#include <slimgemm/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace slimgemm::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t state_bytes_max = 1'000'000'000;
+
+json to_json(const FinishedFile& file) {
+  return {{"source_bytes", file.source.bytes},
+          {"source_modified_ns", file.source.modified_ns},
+          {"source_header_xxh3", file.source.header_xxh3},
+          {"kind", name(file.record.kind)},
+          {"bytes", file.record.bytes},
+          {"xxh3", file.record.xxh3},
+          {"renamed", file.shard.renamed},
+          {"tensor_bytes", file.shard.tensor_bytes},
+          {"tensors_packed", file.summary.tensors_packed},
+          {"weights_packed", file.summary.weights_packed},
+          {"packed_bytes", file.summary.packed_bytes},
+          {"exceptions", file.summary.exceptions},
+          {"raw16_matrices", file.summary.raw16_matrices}};
+}
+
+FinishedFile from_json(const std::string& name, const json& value) {
+  FinishedFile file;
+  value.at("source_bytes").get_to(file.source.bytes);
+  value.at("source_modified_ns").get_to(file.source.modified_ns);
+  value.at("source_header_xxh3").get_to(file.source.header_xxh3);
+  file.record.name = name;
+  const bool packed = value.at("kind").get<std::string>() == "packed";
+  file.record.kind = packed ? FileKind::packed : FileKind::copied;
+  value.at("bytes").get_to(file.record.bytes);
+  value.at("xxh3").get_to(file.record.xxh3);
+  value.at("renamed").get_to(file.shard.renamed);
+  value.at("tensor_bytes").get_to(file.shard.tensor_bytes);
+  value.at("tensors_packed").get_to(file.summary.tensors_packed);
+  value.at("weights_packed").get_to(file.summary.weights_packed);
+  value.at("packed_bytes").get_to(file.summary.packed_bytes);
+  value.at("exceptions").get_to(file.summary.exceptions);
+  value.at("raw16_matrices").get_to(file.summary.raw16_matrices);
+  return file;
+}
+
+}  // namespace
+
+std::string options_text(const PackCheckpointOptions& options) {
+  return json{{"container", std::string(container_version)},
+              {"include", options.select.include},
+              {"exclude", options.select.exclude},
+              {"fp16", options.select.fp16},
+              {"fp32", options.select.fp32},
+              {"tied", options.select.tied_embeddings},
+              {"max_exception_rate", options.codec.max_exception_rate}}
+      .dump();
+}
+
+SourceFacts source_facts(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) {
+    throw Error(ErrorCode::io_error, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+  }
+  constexpr std::int64_t ns_per_s = 1'000'000'000;
+  return {.bytes = static_cast<std::uint64_t>(facts.st_size),
+          .modified_ns = facts.st_mtim.tv_sec * ns_per_s + facts.st_mtim.tv_nsec,
+          .header_xxh3 = ""};
+}
+
+std::optional<PackState> read_state(const std::string& directory) {
+  const std::string path = join(directory, state_name);
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  try {
+    const json value = json::parse(read_text(path, state_bytes_max));
+    PackState state;
+    state.options = value.at("options").get<std::string>();
+    for (const auto& [name, file] : value.at("files").items()) {
+      state.files.emplace(name, from_json(name, file));
+    }
+    return state;
+  } catch (const json::exception&) {
+    return PackState{};  // of no use, but the directory is one of ours
+  }
+}
+
+void write_state(const std::string& directory, const PackState& state) {
+  json files = json::object();
+  for (const auto& [name, file] : state.files) files[name] = to_json(file);
+  const json value{{"options", state.options}, {"files", std::move(files)}};
+  write_text(join(directory, state_name), value.dump(1) + "\n");
+}
+
+bool is_finished(const FinishedFile& finished, const SourceFacts& source,
+                 const std::string& directory) {
+  if (finished.source.bytes != source.bytes || finished.source.modified_ns != source.modified_ns ||
+      finished.source.header_xxh3 != source.header_xxh3) {
+    return false;
+  }
+  const std::string path = join(directory, finished.record.name);
+  try {
+    if (source_facts(path).bytes != finished.record.bytes) return false;
+    if (finished.record.kind != FileKind::packed) return true;
+    return describe(PackedFile(path)).header_xxh3 == finished.record.xxh3;
+  } catch (const Error&) {
+    return false;  // it is made again
+  }
+}
+
+}  // namespace slimgemm::checkpoint

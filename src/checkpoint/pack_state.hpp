@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run that was interrupted has finished: a file in OUT.partial that is written anew after
+// every file that is complete.
+#pragma once
+
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/model_files.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace slimgemm::checkpoint {
+
+inline constexpr const char* state_name = "slimgemm.partial.json";
+
+/// By what a source file is known again.
+struct SourceFacts {
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;
+  std::string header_xxh3;  ///< of the header's text; "" for files that are copied
+};
+
+/// A file that is complete.
+struct FinishedFile {
+  SourceFacts source;
+  FileRecord record = {};
+  ShardFacts shard = {};     ///< packed
+  PackSummary summary = {};  ///< packed: the sums of this file alone
+};
+
+struct PackState {
+  std::string options;  ///< what the bytes depend on, as text
+  std::map<std::string, FinishedFile> files;
+};
+
+std::string options_text(const PackCheckpointOptions& options);
+
+/// Size and time of a file. Errors: io_error.
+SourceFacts source_facts(const std::string& path);
+
+/// The state that is in the directory, or nothing where there is none that can be read.
+std::optional<PackState> read_state(const std::string& directory);
+void write_state(const std::string& directory, const PackState& state);
+
+/// True if what `finished` says is still so: the source is the same and the file in `directory` is
+/// the one that was written (size, and of a packed file the header's checksum).
+bool is_finished(const FinishedFile& finished, const SourceFacts& source,
+                 const std::string& directory);
+
+}  // namespace slimgemm::checkpoint

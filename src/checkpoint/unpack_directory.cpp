@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unpacking and verifying follow the manifest: it says what every file must be.
+#include "checkpoint/directory.hpp"
+#include "checkpoint/directory_jobs.hpp"
+#include "checkpoint/file_io.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/pack_state.hpp"
+#include "checkpoint/packed_file.hpp"
+#include "checkpoint/stopwatch.hpp"
+#include "checkpoint/xxh3.hpp"
+
+#include <slimgemm/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace slimgemm::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void corrupt(const std::string& path, const std::string& what) {
+  throw Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path, what));
+}
+
+// Bytes of the original files, for progress and space. Files that cannot be read count nothing:
+// what is wrong with them is said when their turn comes.
+std::uint64_t original_bytes(const std::string& directory, const Manifest& manifest) {
+  std::uint64_t total = 0;
+  for (const FileRecord& file : manifest.files) {
+    if (file.kind == FileKind::changed) total += file.original.size();
+    if (file.kind == FileKind::copied) total += file.bytes;
+    if (file.kind != FileKind::packed) continue;
+    try {
+      total += PackedFile(join(directory, file.name)).original_bytes();
+    } catch (const Error&) {
+    }
+  }
+  return total;
+}
+
+void unpack_one(const std::string& in, const std::string& working, const FileRecord& file,
+                Meter& meter) {
+  const std::string from = join(in, file.name);
+  const std::string to = join(working, file.name);
+  meter.stage(file.name);
+  if (file.kind == FileKind::changed) {
+    write_text(to, file.original);
+    meter.add(file.original.size());
+    return;
+  }
+  if (file.kind == FileKind::copied) {
+    const CopiedFile copied = copy_file(from, to, meter);
+    if (copied.bytes != file.bytes || copied.xxh3 != file.xxh3) {
+      corrupt(from, fmt::format("it has {} bytes of XXH3 {}: {} says {} of {}", copied.bytes,
+                                copied.xxh3, manifest_name, file.bytes, file.xxh3));
+    }
+    return;
+  }
+  const PackedFile packed(from);
+  packed.require_sound();
+  if (packed.file().file_bytes() != file.bytes || packed.seal_digits() != file.xxh3) {
+    corrupt(from, fmt::format("it is not the file that {} describes: its header has the checksum "
+                              "{}, the manifest {}",
+                              manifest_name, packed.seal_digits(), file.xxh3));
+  }
+  unpack_file(packed, to, meter);
+}
+
+class DirectoryVerifier {
+ public:
+  DirectoryVerifier(const std::string& packed, const std::string& against,
+                    const std::string& ignored, Meter& meter)
+      : packed_(packed), against_(against), ignored_(ignored), meter_(meter) {}
+
+  VerifySummary run() {
+    const Stopwatch stopwatch;
+    manifest_ = read_manifest(packed_);
+    meter_.begin(original_bytes(packed_, manifest_));
+    listing_ = list_directory(packed_);
+    check_names();
+    for (const FileRecord& file : manifest_.files) {
+      if (missing_.count(file.name) == 0) check_file(file);
+    }
+    if (!against_.empty()) check_names_against();
+    summary_.verify_s = stopwatch.seconds();
+    return summary_;
+  }
+
+ private:
+  void report(const std::string& file, const std::string& problem) {
+    summary_.problems.push_back(fmt::format("{}: {}", printable(file), problem));
+  }
+
+  // Files and directories that are missing, were added or renamed.
+  void check_names() {
+    std::set<std::string> there(listing_.files.begin(), listing_.files.end());
+    there.erase(manifest_name);
+    there.erase(ignored_);
+    for (const FileRecord& file : manifest_.files) {
+      if (there.erase(file.name) == 0) missing_.insert(file.name);
+    }
+    for (const FileRecord& file : manifest_.files) {
+      if (missing_.count(file.name) == 0) continue;
+      const auto renamed = std::find_if(there.begin(), there.end(), [&](const std::string& name) {
+        return is_content(join(packed_, name), file);
+      });
+      if (renamed == there.end()) {
+        report(file.name, "the file is missing");
+        continue;
+      }
+      report(file.name, fmt::format("the file was renamed to {}", printable(*renamed)));
+      there.erase(renamed);
+    }
+    for (const std::string& name : there) report(name, "the file was added after packing");
+    const std::set<std::string> known(manifest_.directories.begin(), manifest_.directories.end());
+    const std::set<std::string> found(listing_.directories.begin(), listing_.directories.end());
+    for (const std::string& name : known) {
+      if (found.count(name) == 0) report(name, "the directory is missing");
+    }
+    for (const std::string& name : found) {
+      if (known.count(name) == 0) report(name, "the directory was added after packing");
+    }
+  }
+
+  static bool is_content(const std::string& path, const FileRecord& file) {
+    if (source_facts(path).bytes != file.bytes) return false;
+    Meter silent{nullptr};
+    try {
+      return file.kind == FileKind::packed ? PackedFile(path).seal_digits() == file.xxh3
+                                           : hash_file(path, "", silent).xxh3 == file.xxh3;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  void check_file(const FileRecord& file) {
+    meter_.stage(file.name);
+    const std::string path = join(packed_, file.name);
+    const std::string original = original_of(file);
+    const std::uint64_t bytes = source_facts(path).bytes;
+    if (bytes != file.bytes) {
+      report(file.name,
+             fmt::format("it has {} bytes: the manifest says {}{}", bytes, file.bytes,
+                         bytes > file.bytes ? "; something was appended" : "; it is cut short"));
+    }
+    if (file.kind == FileKind::packed) {
+      verify_file({.path = path,
+                   .label = printable(file.name),
+                   .against = original,
+                   .header_xxh3 = file.xxh3},
+                  meter_, summary_);
+      return;
+    }
+    ++summary_.files;
+    summary_.bytes += bytes;
+    const bool copied = file.kind == FileKind::copied;
+    const HashedFile found = hash_file(path, copied ? original : "", meter_);
+    if (found.xxh3 != file.xxh3) {
+      report(file.name, fmt::format("it was changed: its XXH3 is {}, the manifest says {}",
+                                    found.xxh3, file.xxh3));
+    }
+    if (found.difference >= 0) {
+      report(file.name, fmt::format("it differs from {} at byte {}", original, found.difference));
+    }
+    if (!copied && !original.empty() &&
+        read_text(original, source_facts(original).bytes) != file.original) {
+      report(file.name, fmt::format("its original text is not that of {}", original));
+    }
+  }
+
+  // The file to compare with, or "".
+  std::string original_of(const FileRecord& file) {
+    if (against_.empty()) return "";
+    std::string path = join(against_, file.name);
+    if (fs::is_regular_file(path)) return path;
+    report(file.name, fmt::format("{} has no such file", against_));
+    return "";
+  }
+
+  void check_names_against() {
+    std::set<std::string> known;
+    for (const FileRecord& file : manifest_.files) known.insert(file.name);
+    for (const std::string& name : list_directory(against_).files) {
+      if (known.count(name) == 0) {
+        report(name, fmt::format("the file is in {}, but not in the manifest", against_));
+      }
+    }
+  }
+
+  const std::string& packed_;
+  const std::string& against_;
+  const std::string& ignored_;
+  Meter& meter_;
+  Manifest manifest_;
+  Listing listing_;
+  std::set<std::string> missing_;
+  VerifySummary summary_;
+};
+
+}  // namespace
+
+UnpackSummary unpack_directory(const std::string& in, const std::string& out, Meter& meter) {
+  const Stopwatch stopwatch;
+  const Manifest manifest = read_manifest(in);
+  UnpackSummary summary;
+  summary.bytes_out = original_bytes(in, manifest);
+  check_space(summary.bytes_out, free_bytes(fs::absolute(out).parent_path().string()), out);
+  const std::string working = working_name(out);
+  if (fs::exists(working)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} exists: remove what an interrupted run left there", working));
+  }
+  fs::create_directory(working);
+  const DirectoryLock lock(working);
+  meter.begin(summary.bytes_out);
+  for (const std::string& name : manifest.directories) {
+    fs::create_directories(join(working, name));
+  }
+  for (const FileRecord& file : manifest.files) {
+    unpack_one(in, working, file, meter);
+    ++summary.files;
+    summary.bytes_in += file.bytes;
+  }
+  rename_into_place(working, out);
+  summary.unpack_s = stopwatch.seconds();
+  return summary;
+}
+
+VerifySummary verify_directory(const std::string& packed, const std::string& against,
+                               const std::string& ignored, Meter& meter) {
+  return DirectoryVerifier(packed, against, ignored, meter).run();
+}
+
+}  // namespace slimgemm::checkpoint
