@@ -58,7 +58,7 @@ TEST_F(ShapeFile, GivesLayersAndTheirCases) {
   EXPECT_EQ(problem.layers[1].layer, Layer{1});
   EXPECT_EQ(problem.layers[1].dtype, DType::f32);
   const std::vector<Case> expected = {
-      {Layer{0}, 2, true}, {Layer{0}, 3, true}, {Layer{1}, 1, true}, {Layer{1}, 4096, true}};
+      {Layer{0}, 2, true}, {Layer{0}, 3, true}, {Layer{1}, 1, true}, {Layer{1}, 8192, true}};
   EXPECT_EQ(problem.cases, expected);
   const Shape shape = resolve(problem.cases[3], problem.layers);
   EXPECT_EQ(shape.n, 16) << "no slices";
@@ -167,7 +167,7 @@ TEST_F(ShapeFile, TheServedShapesAreSound) {
     EXPECT_FALSE(layer.role.empty());
   }
   EXPECT_GE(sizes.size(), 24U);
-  EXPECT_EQ(problem.cases.size(), 5 * problem.layers.size());
+  EXPECT_EQ(problem.cases.size(), 8 * problem.layers.size());
   // Three that a reader can check by hand: Llama 3 8B qkv and down, Llama 3 70B gate_up at TP 4.
   EXPECT_TRUE(sizes.contains({(32 + 2 * 8) * 128, 4096}));
   EXPECT_TRUE(sizes.contains({4096, 14336}));

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -79,7 +80,8 @@ void print_plan(const plan::Problem& problem, const plan::GpuFacts& gpu,
   std::sort(candidates.begin(), candidates.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [us, instance] : candidates) {
-    fmt::print("        {:8.2f} us  {}\n", us, plan::instance_name(instance));
+    const std::string time = std::isfinite(us) ? fmt::format("{:8.2f} us", us) : "can't serve";
+    fmt::print("        {:>11}  {}\n", time, plan::instance_name(instance));
   }
 }
 
