@@ -13,9 +13,9 @@ namespace slimgemm::checkpoint {
 
 struct SelectOptions {
   /// Globs (* ? [...]) on tensor names: pack these, too, where dtype and shape allow it.
-  std::vector<std::string> include;
+  std::vector<std::string> include = {};
   /// Globs: keep these as they are. They win over `include`.
-  std::vector<std::string> exclude;
+  std::vector<std::string> exclude = {};
   /// Pack FP16 matrices whose every value is a BF16 value.
   bool fp16 = false;
   /// Store FP32 matrices in tile order (raw32): no smaller, but ready for the kernels.
