@@ -9,7 +9,7 @@
 //        |  ld.shared, decode in registers                |  ldmatrix
 //        v                                                v
 //   mma.sync m16n8k16 over all of K; at the end of a row tile its exceptions, on x gathered from
-//   shared memory: out = (sum - stand_ins) + true_weights
+//   shared memory (the first 32; the others from global): out = (sum - stand_ins) + true_weights
 //
 // With K = 512 a warp of the stream kernel has one or two k tiles, and a CTA is over before its
 // first bytes have paid off. Here nothing is summed over warps and nobody waits for anybody after

@@ -86,9 +86,7 @@ struct TileExceptions {
     return used ? static_cast<int>(entry.x / format::tile_k) - share.k_tile_begin : none;
   }
 
-  /// All that patch_one needs to know: the bits in which the weight differs from its stand-in |
-  /// lane
-  /// << 16 | fragment register << 21 | half << 25.
+  /// What patch_one needs: bits ^ stand-in | lane << 16 | fragment register << 21 | half << 25.
   __device__ __forceinline__ std::uint32_t encode(uint2 entry) const {
     const auto slot = format::fragment_slot(static_cast<int>(entry.y >> 16 & 0xF),
                                             static_cast<int>(entry.x % format::tile_k));
@@ -114,11 +112,13 @@ struct TileExceptions {
     advance();
   }
 
-  /// Moves past groups of lower ranks, where those are more than the head: 32 probes at a time.
+  /// Moves past groups of lower ranks, where those are more than the head: 32 probes at a time,
+  /// until one group's worth of entries is left. With the rounding to a whole group this rank's
+  /// first entry then is at most the 32nd, in the window.
   __device__ __forceinline__ void skip_others() {
     int begin = 0;
     int end = static_cast<int>(more_end - more_begin) * format::group_entries;
-    while (end - begin > window) {
+    while (end - begin > format::group_entries) {
       const int step = (end - begin + window - 1) / window;
       const int i = begin + lane * step;
       const int before = __popc(__ballot_sync(all, i < end && k_tile_of(load(i)) < 0));

@@ -21,6 +21,9 @@
 // slot of x has a full barrier (bytes) and an empty barrier (an arrival for each warp that reads
 // it). A warpgroup decodes k tile i + 1 while the tensor cores work on k tile i: two sets of
 // fragments, at most one group of wgmma in flight when the older set is overwritten.
+//
+// FP32 weights: one set of fragments, three BF16 terms a weight, no exceptions, FP32 stores without
+// a staging tile. 128 x 256 tiles: x is copied by a warpgroup that gives up most of its registers.
 #pragma once
 
 #include "cuda/ptx/barrier.cuh"

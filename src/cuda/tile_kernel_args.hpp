@@ -13,7 +13,7 @@ struct TileArgs {
   const unsigned char* tiles;
   std::uint64_t row_tile_bytes;  // from a row tile to the next
   ExceptionView exceptions;
-  void* out;  // m x rows, BF16
+  void* out;  // m x rows, BF16 or FP32
   std::int64_t m;
   std::int64_t rows;  // output features of this call
   int x_rows;         // tokens of a CTA, at most C.tokens

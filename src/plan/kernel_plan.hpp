@@ -51,7 +51,9 @@ std::string instance_name(const Instance& instance);
 /// How an instance serves a problem.
 struct KernelPlan {
   Instance instance;
-  std::int64_t grid_x = 0;  ///< CTAs along the output features, times the cluster
+  /// CTAs along the output features, times the cluster. (A tile kernel is launched with token
+  /// blocks along x, so that neighbours share weights.)
+  std::int64_t grid_x = 0;
   std::int64_t grid_y = 0;  ///< token blocks
   int threads = 0;
   int cluster = 1;

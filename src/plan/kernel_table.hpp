@@ -157,7 +157,8 @@ constexpr bool is_valid(const StreamConfig& c) {
   return c.token_tiles >= 1 && c.row_tiles >= 1 && c.stages >= 1 && c.cluster >= 1 &&
          c.cluster <= 8 && (c.exception_warps > 0) == (has_exceptions(c) && !c.by_rows) &&
          cta_threads(c) <= 1024 && cta_threads(c) * c.min_ctas <= 2048 &&
-         (!c.by_rows || (c.row_tiles == 1 && c.cluster == 1 && c.x_access == XAccess::aligned)) &&
+         (!c.by_rows || (has_exceptions(c) && c.row_tiles == 1 && c.cluster == 1 &&
+                         c.x_access == XAccess::aligned)) &&
          stream_smem_bytes(c, cta_tokens(c), 1) <= smem_limit_bytes;
 }
 constexpr bool all_valid() {
@@ -264,7 +265,9 @@ constexpr bool is_valid(const TileConfig& c) {
   const int scratch_room =
       c.k_groups == 2 ? c.x_stages * c.tokens * 128 / warpgroups(c) : w_ring_bytes(c);
   return (c.k_groups == 1 || c.k_groups == 2) && c.x_stages % c.k_groups == 0 &&
-         c.x_stages >= 2 * c.k_groups && scratch_bytes(c) <= scratch_room &&
+         c.x_stages >= 2 * c.k_groups && scratch_bytes(c) <= scratch_room && c.cluster >= 1 &&
+         c.cluster <= 8 && (!moves_registers(c) || c.k_groups == 1) &&
+         (c.encoding != Encoding::raw32 || c.row_blocks == 1) &&
          tile_layout(c).total <= smem_limit_bytes;
 }
 constexpr bool all_tiles_valid() {

@@ -202,6 +202,19 @@ TEST_P(KernelInstance, TakesManyExceptions) {
   }
 }
 
+// Some hundred exceptions a row tile, so that those of a cluster's later ranks begin beyond the
+// head.
+TEST_P(KernelInstance, FindsTheExceptionsOfEveryRank) {
+  const Facts facts = facts_of(GetParam());
+  if (facts.encoding != Encoding::split12) GTEST_SKIP() << "the encoding has no exceptions";
+  if (facts.cluster == 1) GTEST_SKIP() << "one rank";
+  for (const double rate : {0.01, 0.045, 0.055, 0.06}) {
+    const Layer layer = make_layer(facts.encoding, 200, 64 * 16, rate, 5);
+    const CudaBackend backend(layer.packed, {});
+    run_case(backend, layer, facts.tokens, 0, layer.n, layer.k, 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, KernelInstance, testing::ValuesIn(all_instances()),
                          [](const testing::TestParamInfo<plan::Instance>& parameter) {
                            std::string name = plan::instance_name(parameter.param);
