@@ -29,7 +29,7 @@ std::string reason() { return std::strerror(errno); }
 }  // namespace
 
 int open_for_reading(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) fail(fmt::format("cannot open {}: {}", path, reason()));
   struct stat facts {};
   if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) {

@@ -17,7 +17,18 @@ using nlohmann::ordered_json;
 
 constexpr int indent = 2;
 
-ordered_json parse(const std::string& text) { return ordered_json::parse(text, nullptr, false); }
+constexpr int depth_max =
+    100;  // written again with indentation, deeper ones would grow without end
+
+/// Discarded where the text is not JSON. Errors: corrupt_data.
+ordered_json parse(const std::string& text) {
+  const auto check_depth = [](int depth, ordered_json::parse_event_t, ordered_json&) {
+    if (depth <= depth_max) return true;
+    throw Error(ErrorCode::corrupt_data,
+                fmt::format("JSON nested more than {} levels deep", depth_max));
+  };
+  return ordered_json::parse(text, check_depth, false);
+}
 
 bool says_tied(const ordered_json& config) {
   const auto tied = config.find("tie_word_embeddings");
@@ -25,6 +36,15 @@ bool says_tied(const ordered_json& config) {
 }
 
 }  // namespace
+
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(ordered_json(text).dump());
+    return true;
+  } catch (const ordered_json::exception&) {
+    return false;
+  }
+}
 
 bool is_index(const std::string& name) { return name.ends_with(".safetensors.index.json"); }
 

@@ -11,6 +11,8 @@
 namespace slimgemm::checkpoint {
 
 /// True for "*.safetensors.index.json".
+bool is_utf8(const std::string& text);
+
 bool is_index(const std::string& name);
 
 /// True for "*.safetensors".

@@ -30,11 +30,24 @@ constexpr int writers = 2;
 
 std::string reason() { return std::strerror(errno); }
 
+/// Why a file that is to be new is there already.
+std::string why_it_exists(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const bool locked = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0;
+  if (descriptor >= 0) close(descriptor);
+  return locked ? "another process is writing it"
+                : "it exists; an interrupted run left it, or it is yours: move it away";
+}
+
 }  // namespace
 
 OutputFile::OutputFile(const std::string& path) : path_(path) {
-  descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail(fmt::format("cannot write {}: {}", path, reason()));
+  // Never a file that is there, nor one behind a link: it may be the input, or somebody else's.
+  descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    fail(
+        fmt::format("cannot write {}: {}", path, errno == EEXIST ? why_it_exists(path) : reason()));
+  }
   std::string problem;
   if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     problem = "another process is writing it";
@@ -53,7 +66,9 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
 OutputFile::~OutputFile() {
   stop_threads();
   if (direct_ >= 0) close(direct_);
-  if (descriptor_ >= 0) close(descriptor_);
+  if (descriptor_ < 0) return;
+  unlink(path_.c_str());  // not finished
+  close(descriptor_);
 }
 
 void OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {

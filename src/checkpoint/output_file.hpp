@@ -25,8 +25,8 @@ class OutputFile {
   static constexpr std::uint64_t chunk_bytes = std::uint64_t{1} << 23;
   static constexpr std::size_t chunks_max = 24;
 
-  /// Creates `path`, or empties what an earlier run left of it. Errors: io_error, also where
-  /// another process is writing it.
+  /// Creates `path`. Errors: io_error, also where anything of that name exists. What is not
+  /// finished is removed.
   explicit OutputFile(const std::string& path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;

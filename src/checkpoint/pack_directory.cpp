@@ -8,6 +8,7 @@
 #include "checkpoint/model_files.hpp"
 #include "checkpoint/pack_state.hpp"
 #include "checkpoint/packed_file.hpp"
+#include "checkpoint/packed_header.hpp"
 #include "checkpoint/stopwatch.hpp"
 #include "checkpoint/xxh3.hpp"
 
@@ -38,6 +39,7 @@ struct PlannedShard {
   std::set<std::string, std::less<>> names;
   std::uint64_t tensor_bytes = 0;
   std::vector<KeptTensor> kept;
+  std::vector<std::string> packed_names;
 };
 
 class DirectoryPacker {
@@ -77,7 +79,12 @@ class DirectoryPacker {
     const std::string config = join(in_, config_name);
     if (fs::exists(config)) {
       const std::string text = read_text(config, json_bytes_max);
-      changed_config(text, config);  // refuses what is quantized already
+      if (!changed_config(text, config)) {  // which refuses what is quantized already
+        throw Error(ErrorCode::corrupt_data,
+                    fmt::format("{} is not JSON (NaN and Infinity are not, either): without the "
+                                "entry that belongs there no loader would know the packed model",
+                                config));
+      }
       options_.select.tied_embeddings |= has_tied_embeddings(text);
     }
     std::set<std::string> unmatched(options_.select.include.begin(), options_.select.include.end());
@@ -92,6 +99,7 @@ class DirectoryPacker {
         needed_bytes_ += facts.bytes;
       }
     }
+    check_names();
     if (shards_.empty()) refuse(fmt::format("{} has no safetensors files", in_));
     if (!unmatched.empty()) {
       refuse(fmt::format("no tensor of {} matches {}", in_, *unmatched.begin()));
@@ -106,6 +114,36 @@ class DirectoryPacker {
     meter_.begin(total);
   }
 
+  // Names that the packed directory needs for itself, and those that its JSON cannot hold.
+  void check_names() const {
+    const std::set<std::string> files(listing_.files.begin(), listing_.files.end());
+    std::set<std::string> own = {manifest_name, state_name};
+    for (const std::string& name : listing_.files) {
+      if (name == config_name || is_index(name)) own.insert(name + ".new");
+    }
+    for (const std::string& name : std::set<std::string>(own)) own.insert(name + ".new");
+    for (const auto* names : {&listing_.files, &listing_.directories}) {
+      for (const std::string& name : *names) {
+        if (own.count(name) != 0) {
+          refuse(
+              fmt::format("{} has {}, a name that packing uses itself: move it away", in_, name));
+        }
+        if (!is_utf8(name)) {
+          refuse(fmt::format("{} has a file whose name is not UTF-8: {}", in_, printable(name)));
+        }
+      }
+    }
+    for (const auto& [shard, planned] : shards_) {
+      for (const std::string& packed : planned.packed_names) {
+        for (const auto& [other, facts] : shards_) {
+          if (facts.names.count(packed) == 0) continue;
+          refuse(fmt::format("{} would get a tensor {}, but {} has one already", join(in_, shard),
+                             printable(packed), join(in_, other)));
+        }
+      }
+    }
+  }
+
   void plan_shard(const std::string& name, std::set<std::string>& unmatched) {
     const SafetensorsFile source(join(in_, name));
     const std::vector<Selection> selections = select_all(source.header(), options_.select);
@@ -118,6 +156,7 @@ class DirectoryPacker {
       const Tensor& tensor = source.header().tensors[i];
       shard.names.insert(tensor.name);
       shard.packs |= selections[i].packed;
+      if (selections[i].packed) shard.packed_names.push_back(packed_name(tensor.name));
       if (!selections[i].packed) shard.kept.push_back({tensor.name, selections[i].why});
       std::erase_if(unmatched, [&](const auto& glob) { return matches(glob, tensor.name); });
     }
@@ -159,24 +198,27 @@ class DirectoryPacker {
   }
 
   void prepare_working() {
-    if (!fs::exists(working_)) {
+    if (fs::symlink_status(working_).type() == fs::file_type::not_found) {
       check_space(needed_bytes_, free_bytes(fs::absolute(out_).parent_path().string()), out_);
       fs::create_directory(working_);
       lock_ = std::make_unique<DirectoryLock>(working_);
     } else {
+      if (!fs::is_directory(fs::symlink_status(working_)) || fs::equivalent(working_, in_)) {
+        refuse(fmt::format("{} exists and is no interrupted run's: move it away", working_));
+      }
       lock_ = std::make_unique<DirectoryLock>(working_);
       auto earlier = read_state(working_);
       if (!earlier && !fs::is_empty(working_)) {
         refuse(fmt::format("{} exists and is no interrupted run's: move it away", working_));
       }
-      if (earlier && earlier->options == options_text(options_)) state_ = std::move(*earlier);
+      if (earlier && earlier->options == options_text(in_, options_)) state_ = std::move(*earlier);
       std::erase_if(state_.files, [&](const auto& entry) { return !is_reusable(entry.second); });
       remove_leftovers();
       std::uint64_t there = 0;
       for (const auto& [name, file] : state_.files) there += file.record.bytes;
       check_space(needed_bytes_ - std::min(there, needed_bytes_), free_bytes(working_), out_);
     }
-    state_.options = options_text(options_);
+    state_.options = options_text(in_, options_);
     write_state(working_, state_);
     manifest_.directories = listing_.directories;
     for (const std::string& name : listing_.directories) {
@@ -194,9 +236,13 @@ class DirectoryPacker {
   }
 
   void remove_leftovers() {
-    for (const std::string& name : list_directory(working_).files) {
-      if (name != state_name && state_.files.count(name) == 0) fs::remove(join(working_, name));
+    std::vector<fs::path> leftovers;  // links are removed, not followed
+    for (const auto& entry : fs::recursive_directory_iterator(working_)) {
+      if (entry.is_directory() && !entry.is_symlink()) continue;
+      const std::string name = entry.path().lexically_relative(working_).generic_string();
+      if (name != state_name && state_.files.count(name) == 0) leftovers.push_back(entry.path());
     }
+    for (const fs::path& leftover : leftovers) fs::remove(leftover);
   }
 
   void finish_file(const std::string& name) {

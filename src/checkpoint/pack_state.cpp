@@ -25,6 +25,8 @@ constexpr std::uint64_t state_bytes_max = 1'000'000'000;
 json to_json(const FinishedFile& file) {
   return {{"source_bytes", file.source.bytes},
           {"source_modified_ns", file.source.modified_ns},
+          {"source_changed_ns", file.source.changed_ns},
+          {"source_inode", file.source.inode},
           {"source_header_xxh3", file.source.header_xxh3},
           {"kind", name(file.record.kind)},
           {"bytes", file.record.bytes},
@@ -42,6 +44,8 @@ FinishedFile from_json(const std::string& name, const json& value) {
   FinishedFile file;
   value.at("source_bytes").get_to(file.source.bytes);
   value.at("source_modified_ns").get_to(file.source.modified_ns);
+  value.at("source_changed_ns").get_to(file.source.changed_ns);
+  value.at("source_inode").get_to(file.source.inode);
   value.at("source_header_xxh3").get_to(file.source.header_xxh3);
   file.record.name = name;
   const bool packed = value.at("kind").get<std::string>() == "packed";
@@ -60,15 +64,16 @@ FinishedFile from_json(const std::string& name, const json& value) {
 
 }  // namespace
 
-std::string options_text(const PackCheckpointOptions& options) {
-  return json{{"container", std::string(container_version)},
+std::string options_text(const std::string& in, const PackCheckpointOptions& options) {
+  return json{{"source", std::filesystem::canonical(in).string()},
+              {"container", std::string(container_version)},
               {"include", options.select.include},
               {"exclude", options.select.exclude},
               {"fp16", options.select.fp16},
               {"fp32", options.select.fp32},
               {"tied", options.select.tied_embeddings},
               {"max_exception_rate", options.codec.max_exception_rate}}
-      .dump();
+      .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 SourceFacts source_facts(const std::string& path) {
@@ -79,6 +84,8 @@ SourceFacts source_facts(const std::string& path) {
   constexpr std::int64_t ns_per_s = 1'000'000'000;
   return {.bytes = static_cast<std::uint64_t>(facts.st_size),
           .modified_ns = facts.st_mtim.tv_sec * ns_per_s + facts.st_mtim.tv_nsec,
+          .changed_ns = facts.st_ctim.tv_sec * ns_per_s + facts.st_ctim.tv_nsec,
+          .inode = static_cast<std::uint64_t>(facts.st_ino),
           .header_xxh3 = ""};
 }
 
@@ -94,7 +101,7 @@ std::optional<PackState> read_state(const std::string& directory) {
     }
     return state;
   } catch (const json::exception&) {
-    return PackState{};  // of no use, but the directory is one of ours
+    return std::nullopt;
   }
 }
 
@@ -107,10 +114,7 @@ void write_state(const std::string& directory, const PackState& state) {
 
 bool is_finished(const FinishedFile& finished, const SourceFacts& source,
                  const std::string& directory) {
-  if (finished.source.bytes != source.bytes || finished.source.modified_ns != source.modified_ns ||
-      finished.source.header_xxh3 != source.header_xxh3) {
-    return false;
-  }
+  if (finished.source != source) return false;
   const std::string path = join(directory, finished.record.name);
   try {
     if (source_facts(path).bytes != finished.record.bytes) return false;

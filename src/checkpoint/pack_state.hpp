@@ -20,7 +20,11 @@ inline constexpr const char* state_name = "slimgemm.partial.json";
 struct SourceFacts {
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;
+  std::int64_t changed_ns = 0;  ///< of the inode: no tool sets it back
+  std::uint64_t inode = 0;
   std::string header_xxh3;  ///< of the header's text; "" for files that are copied
+
+  friend bool operator==(const SourceFacts&, const SourceFacts&) = default;
 };
 
 /// A file that is complete.
@@ -36,9 +40,10 @@ struct PackState {
   std::map<std::string, FinishedFile> files;
 };
 
-std::string options_text(const PackCheckpointOptions& options);
+/// `in`: the source directory.
+std::string options_text(const std::string& in, const PackCheckpointOptions& options);
 
-/// Size and time of a file. Errors: io_error.
+/// Size, times and inode of a file. Errors: io_error.
 SourceFacts source_facts(const std::string& path);
 
 /// The state that is in the directory, or nothing where there is none that can be read.

@@ -6,10 +6,13 @@
 #include "judge/progress.hpp"
 #include "judge/report.hpp"
 
+#include <slimgemm/error.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -35,8 +38,21 @@ std::string stage_text(const std::string& name) {
   return text;
 }
 
+// A page may take the place of a page, never of a model.
+void require_page_or_nothing(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (path.empty() || !file) return;
+  std::string begin(9, '\0');
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (begin == "<!doctype" || begin == "<!DOCTYPE") return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("--html is {}: that exists and is no HTML page; choose another name", path));
+}
+
 int run_inspect(const InspectArguments& arguments) {
   require_folder("--html", arguments.html);
+  require_page_or_nothing(arguments.html);
   inspect::InspectOptions options;
   options.tensor = arguments.tensor;
   options.gpu = lab::named_gpu(arguments.gpu);

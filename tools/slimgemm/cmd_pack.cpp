@@ -122,9 +122,15 @@ void add_verify(CLI::App& app, int& exit_code) {
   command->add_flag("--quiet", arguments->quiet, "show no progress");
   command->callback([arguments, &exit_code] {
     checkpoint::VerifySummary summary;
-    {
+    try {
       checkpoint::Meter meter = make_meter(arguments->quiet);
       summary = checkpoint::verify_checkpoint(arguments->packed, arguments->against, meter);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt_data) throw;
+      // Damaged where nothing after it can be trusted, such as a header or the manifest.
+      fmt::print("{}\n", error.what());
+      exit_code = exit_failed;
+      return;
     }
     for (const std::string& problem : summary.problems) fmt::print("{}\n", problem);
     fmt::print("{} files, {} tensors, {} read{}: {}\n", summary.files, summary.tensors,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 namespace slimgemm::cli {
@@ -36,7 +38,12 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return slimgemm::cli::run(argc, argv);
+    const int exit_code = slimgemm::cli::run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      std::fprintf(stderr, "slimgemm: the output could not be written: %s\n", std::strerror(errno));
+      return slimgemm::cli::exit_usage;
+    }
+    return exit_code;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "slimgemm: %s\n", error.what());
     return slimgemm::cli::exit_usage;
