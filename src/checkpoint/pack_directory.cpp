@@ -331,9 +331,10 @@ class DirectoryPacker {
 
   void add_kept(const PlannedShard& shard, const FinishedFile& file) {
     summary_.kept.insert(summary_.kept.end(), shard.kept.begin(), shard.kept.end());
+    std::set<std::string_view> listed;
+    for (const KeptTensor& tensor : shard.kept) listed.insert(tensor.name);
     for (const KeptTensor& tensor : file.summary.kept) {  // what only the values showed
-      const auto same = [&](const KeptTensor& other) { return other.name == tensor.name; };
-      if (std::none_of(shard.kept.begin(), shard.kept.end(), same)) summary_.kept.push_back(tensor);
+      if (listed.count(tensor.name) == 0) summary_.kept.push_back(tensor);
     }
   }
 

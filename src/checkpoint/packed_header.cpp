@@ -249,13 +249,18 @@ void PackedFile::check_records() {
 }
 
 void PackedFile::check_other_tensors() {
+  constexpr int most_searches = 100;  // each looks through all tensors
+  int searches = 0;
   for (const TensorRecord& record : missing_) {
     // Of the tensors that no record has, one that could be this one under another name.
-    const auto renamed = std::find_if(
-        file_.header().tensors.begin(), file_.header().tensors.end(), [&](const Tensor& tensor) {
-          return stored_.count(tensor.name) != 0 && check_stored(record, tensor).empty();
-        });
-    if (renamed == file_.header().tensors.end()) {
+    const auto& tensors = file_.header().tensors;
+    const auto renamed =
+        ++searches > most_searches
+            ? tensors.end()
+            : std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& tensor) {
+                return stored_.count(tensor.name) != 0 && check_stored(record, tensor).empty();
+              });
+    if (renamed == tensors.end()) {
       problems_.push_back(fmt::format("tensor {} is missing", printable(record.stored_name())));
     } else {
       problems_.push_back(fmt::format("tensor {} is missing; was it renamed to {}?",
