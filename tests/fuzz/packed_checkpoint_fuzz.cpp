@@ -19,8 +19,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 namespace {
@@ -46,6 +48,25 @@ class MemoryFile {
 
  private:
   int descriptor_;
+};
+
+// The name of a file that is yet to be written; it is removed in the end.
+class NewFile {
+ public:
+  NewFile() : path_((folder() / fmt::format("slimgemm_fuzz_{}", getpid())).string()) {
+    std::filesystem::remove(path_);
+  }
+  ~NewFile() { std::remove(path_.c_str()); }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  static std::filesystem::path folder() {
+    const std::filesystem::path memory = "/dev/shm";
+    return std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
+  }
+  std::string path_;
 };
 
 // Puts the right checksum under `key`, if there is one.
@@ -89,7 +110,7 @@ void check_file(std::string bytes, bool is_resealed) {
   Meter meter(nullptr);
   const VerifySummary summary = verify_checkpoint(file.path(), "", meter);
   const PackedFile packed(file.path());
-  const MemoryFile out("");
+  const NewFile out;
   if (!summary.problems.empty()) {
     bool refused = false;
     try {
