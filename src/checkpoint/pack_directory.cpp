@@ -133,13 +133,21 @@ class DirectoryPacker {
         }
       }
     }
+    check_tensor_names();
+  }
+
+  // No tensor of any shard has the name that a packed one gets.
+  void check_tensor_names() const {
+    std::map<std::string_view, std::string_view> shard_of;
+    for (const auto& [shard, planned] : shards_) {
+      for (const std::string& name : planned.names) shard_of.emplace(name, shard);
+    }
     for (const auto& [shard, planned] : shards_) {
       for (const std::string& packed : planned.packed_names) {
-        for (const auto& [other, facts] : shards_) {
-          if (facts.names.count(packed) == 0) continue;
-          refuse(fmt::format("{} would get a tensor {}, but {} has one already", join(in_, shard),
-                             printable(packed), join(in_, other)));
-        }
+        const auto found = shard_of.find(packed);
+        if (found == shard_of.end()) continue;
+        refuse(fmt::format("{} would get a tensor {}, but {} has one already", join(in_, shard),
+                           printable(packed), join(in_, std::string(found->second))));
       }
     }
   }

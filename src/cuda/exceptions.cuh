@@ -57,32 +57,34 @@ template <int TokenTiles>
 struct GatheredX {
   std::uint32_t b[TokenTiles][2];
 
-  /// Free of branches, so that all loads are in flight together. Past L1: with programmatic
-  /// launches x may be written while this grid is already there. Tokens past the block's end repeat
-  /// its last one: their results are not stored.
+  /// Past L1: with programmatic launches x may be written while this grid is already there.
   __device__ __forceinline__ void load(const LaneEntries& e, const TokenBlock& block, int lane) {
-#pragma unroll
-    for (int t = 0; t < TokenTiles; ++t) {
-      const int token = min(8 * t + lane / 4, block.tokens - 1);
+    gather(e, block.tokens, lane, [&](int token) {
       const auto* row = reinterpret_cast<const std::uint16_t*>(
           block.x + static_cast<std::uint64_t>(token) * block.stride_bytes);
-      std::uint32_t value[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? __ldcg(row + e.k[i]) : 0u;
-      b[t][0] = __byte_perm(value[0], value[1], 0x5410);
-      b[t][1] = __byte_perm(value[2], value[3], 0x5410);
-    }
+      return [row](std::uint32_t k) { return __ldcg(row + k); };
+    });
   }
 
-  /// The same from shared memory: `at` gives the address of an element.
+  /// From shared memory: `at` gives the address of an element.
   template <class At>
   __device__ __forceinline__ void load_shared(const LaneEntries& e, int tokens, int lane, At at) {
+    gather(e, tokens, lane, [&](int token) {
+      return [&at, token](std::uint32_t k) { return ptx::load_shared_2(at(token, k)); };
+    });
+  }
+
+ private:
+  /// Free of branches, so that all loads are in flight together. Tokens past the block's end repeat
+  /// its last one: their results are not stored. row_of(token) gives what fetches its element k.
+  template <class RowOf>
+  __device__ __forceinline__ void gather(const LaneEntries& e, int tokens, int lane, RowOf row_of) {
 #pragma unroll
     for (int t = 0; t < TokenTiles; ++t) {
-      const int token = min(8 * t + lane / 4, tokens - 1);
+      const auto fetch = row_of(min(8 * t + lane / 4, tokens - 1));
       std::uint32_t value[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? ptx::load_shared_2(at(token, e.k[i])) : 0u;
+      for (int i = 0; i < 4; ++i) value[i] = e.used(i) ? fetch(e.k[i]) : 0u;
       b[t][0] = __byte_perm(value[0], value[1], 0x5410);
       b[t][1] = __byte_perm(value[2], value[3], 0x5410);
     }

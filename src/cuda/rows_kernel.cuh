@@ -119,15 +119,7 @@ struct RowsWarp {
     load_x_tile(b, x + k * x_tile_bytes, x_line);
     Tile tile;
     tile.load(ring + at * tile_bytes);
-#pragma unroll
-    for (int f = 0; f < 4; ++f) {
-      std::uint32_t a[4];
-      tile.fragment(f, args.decode.window, a);
-#pragma unroll
-      for (int t = 0; t < C.token_tiles; ++t) {
-        ptx::mma_m16n8k16(sums[t], a, b[t][2 * f], b[t][2 * f + 1]);
-      }
-    }
+    multiply_tile(sums, tile, args.decode.window, b);
   }
 
   /// A group of exceptions, on x from shared memory.

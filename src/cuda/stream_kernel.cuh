@@ -91,6 +91,22 @@ __device__ __forceinline__ void load_x_tile(std::uint32_t (&b)[TokenTiles][8], s
   }
 }
 
+/// sums += a tile of BF16 weights times x's fragments, one row tile.
+template <int TokenTiles, class Tile>
+__device__ __forceinline__ void multiply_tile(float (&sums)[TokenTiles][4], const Tile& tile,
+                                              std::uint32_t window,
+                                              const std::uint32_t (&b)[TokenTiles][8]) {
+#pragma unroll
+  for (int f = 0; f < 4; ++f) {
+    std::uint32_t a[4];
+    tile.fragment(f, window, a);
+#pragma unroll
+    for (int t = 0; t < TokenTiles; ++t) {
+      ptx::mma_m16n8k16(sums[t], a, b[t][2 * f], b[t][2 * f + 1]);
+    }
+  }
+}
+
 /// A consumer warp: copies its k tiles of weights and x into its ring and multiplies them.
 template <plan::StreamConfig C>
 struct StreamConsumer {
@@ -250,15 +266,7 @@ struct StreamConsumer {
       Tile tile;
       tile.load(from);
       if constexpr (Tile::terms == 1) {
-#pragma unroll
-        for (int f = 0; f < 4; ++f) {
-          std::uint32_t a[4];
-          tile.fragment(f, args.decode.window, a);
-#pragma unroll
-          for (int t = 0; t < C.token_tiles; ++t) {
-            ptx::mma_m16n8k16(sums[r][t], a, b[t][2 * f], b[t][2 * f + 1]);
-          }
-        }
+        multiply_tile(sums[r], tile, args.decode.window, b);
       } else {
 #pragma unroll
         for (int f = 0; f < 4; ++f) {
