@@ -205,10 +205,14 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);
   kernel_args.decode = decode_;
   kernel_args.dependent = programmatic_launch_;
-  // Token blocks of the same rows side by side: they read the same weights at the same time.
+  // Token blocks of the same rows side by side: they read the same weights at the same time. Many
+  // token blocks in equal groups of up to plan::token_block_group.
   const std::int64_t row_groups = plan.grid_x / plan.cluster;
+  const std::int64_t groups = (plan.grid_y - 1) / plan::token_block_group + 1;
+  const std::int64_t group = (plan.grid_y - 1) / groups + 1;
   launch(plan,
-         dim3(static_cast<unsigned>(plan.cluster * plan.grid_y), static_cast<unsigned>(row_groups)),
+         dim3(static_cast<unsigned>(plan.cluster * group), static_cast<unsigned>(row_groups),
+              static_cast<unsigned>(groups)),
          &kernel_args, args.stream);
 }
 

@@ -29,6 +29,7 @@ inline const void* stream_kernel_for(std::size_t index) {
 
 const void* tile_kernel_n32(std::size_t index);
 const void* tile_kernel_n64(std::size_t index);
+const void* tile_kernel_n96(std::size_t index);
 const void* tile_kernel_n128(std::size_t index);
 const void* tile_kernel_n256(std::size_t index);
 
@@ -39,6 +40,8 @@ inline const void* tile_kernel_for(std::size_t index) {
       return tile_kernel_n32(index);
     case 64:
       return tile_kernel_n64(index);
+    case 96:
+      return tile_kernel_n96(index);
     case 128:
       return tile_kernel_n128(index);
     case 256:

@@ -51,7 +51,9 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
   share.k_tiles = k_tile_end - share.k_tile_begin;
   share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.y) * C.row_blocks * 4;
   share.last_row_tile = args.last_row_tile;
-  share.token = static_cast<std::int64_t>(blockIdx.x / C.cluster) * args.x_rows;
+  // Token blocks in groups, all rows for one group before the next: a wave's x stays in L2.
+  const unsigned token_block = blockIdx.z * (gridDim.x / C.cluster) + blockIdx.x / C.cluster;
+  share.token = static_cast<std::int64_t>(token_block) * args.x_rows;
   share.token_end = min(share.token + args.x_rows, args.m);
   return share;
 }
@@ -351,6 +353,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   const int lane = threadIdx.x % 32;
   const TileShare share = tile_share<C>(args);
   if (args.dependent) ptx::launch_dependents();
+  if (share.token >= args.m) return;  // the last group may have fewer token blocks
 
   // First of all, each role asks for what it needs first.
   const bool consumes = warp < x_warp;
@@ -378,14 +381,16 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
 
   if (consumes) {
-    if constexpr (plan::moves_registers(C)) ptx::more_registers<232>();
+    if constexpr (plan::moves_registers(C)) {
+      ptx::more_registers<plan::consumer_registers(C)>();
+    }
     float sums[C.tokens / 2] = {};
     consumer.run(sums, exceptions);
     if constexpr (C.cluster > 1) ptx::cluster_wait();
     TileEpilogue<C>{args, share, barriers, smem, warp / 4, static_cast<int>(threadIdx.x) % 128}.run(
         sums);
   } else {
-    if constexpr (plan::moves_registers(C)) ptx::fewer_registers<40>();
+    if constexpr (plan::moves_registers(C)) ptx::fewer_registers<plan::copy_registers(C)>();
     if (warp == x_warp && lane == 0) x_copy.run();
     __syncwarp();
     if constexpr (C.cluster > 1) ptx::cluster_wait();

@@ -48,6 +48,9 @@ std::vector<Instance> instances_of(Encoding encoding);
 /// stages, cluster).
 std::string instance_name(const Instance& instance);
 
+/// A tile kernel with more token blocks than this goes through them in groups (rasterisation).
+inline constexpr std::int64_t token_block_group = 8;
+
 /// How an instance serves a problem.
 struct KernelPlan {
   Instance instance;

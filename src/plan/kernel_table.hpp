@@ -176,7 +176,7 @@ static_assert(all_valid(), "an instance of stream_table breaks a limit of the ke
 /// more warp copies x.
 struct TileConfig {
   Encoding encoding;
-  int tokens;      ///< wgmma's n: 32, 64, 128 or 256
+  int tokens;      ///< wgmma's n: 32, 64, 96, 128 or 256
   int row_blocks;  ///< 64-row blocks a CTA; an x tile is reused over them
   int k_groups;    ///< warpgroups that share a row block and alternate k tiles
   int x_stages;    ///< k tiles of x in flight (a multiple of k_groups)
@@ -191,10 +191,14 @@ inline constexpr TileConfig tile_table[] = {
     {Encoding::split12, 32, 1, 2, 12, 6, 1},  {Encoding::split12, 32, 1, 2, 12, 6, 2},
     {Encoding::split12, 32, 1, 2, 12, 6, 3},  {Encoding::split12, 64, 1, 2, 10, 5, 1},
     {Encoding::split12, 64, 1, 2, 10, 4, 2},  {Encoding::split12, 64, 1, 2, 10, 5, 3},
-    {Encoding::split12, 128, 1, 2, 10, 3, 1}, {Encoding::split12, 128, 1, 2, 8, 3, 2},
+    {Encoding::split12, 96, 1, 2, 8, 6, 1},   {Encoding::split12, 96, 2, 1, 8, 6, 1},
+    {Encoding::split12, 96, 2, 1, 8, 6, 2},   {Encoding::split12, 96, 3, 1, 8, 5, 1},
+    {Encoding::split12, 96, 3, 1, 7, 4, 2},   {Encoding::split12, 128, 1, 2, 10, 3, 1},
+    {Encoding::split12, 128, 1, 2, 8, 3, 2},  {Encoding::split12, 128, 1, 2, 8, 5, 2},
     {Encoding::split12, 128, 1, 2, 8, 3, 3},  {Encoding::split12, 128, 2, 1, 6, 5, 1},
     {Encoding::split12, 128, 2, 1, 8, 4, 2},  {Encoding::split12, 128, 2, 1, 7, 4, 3},
-    {Encoding::split12, 256, 1, 1, 4, 6, 1},  {Encoding::split12, 256, 2, 1, 4, 6, 1},
+    {Encoding::split12, 128, 3, 1, 6, 5, 1},  {Encoding::split12, 128, 3, 1, 5, 4, 2},
+    {Encoding::split12, 256, 1, 1, 5, 6, 1},  {Encoding::split12, 256, 2, 1, 4, 6, 1},
     {Encoding::raw16, 32, 1, 2, 12, 5, 1},    {Encoding::raw16, 64, 1, 2, 10, 4, 1},
     {Encoding::raw16, 64, 1, 2, 10, 4, 2},    {Encoding::raw16, 128, 1, 2, 8, 3, 1},
     {Encoding::raw16, 128, 2, 1, 6, 5, 1},    {Encoding::raw16, 128, 2, 1, 6, 4, 2},
@@ -205,9 +209,14 @@ inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table
 
 constexpr bool has_exceptions(const TileConfig& c) { return c.encoding == Encoding::split12; }
 constexpr int warpgroups(const TileConfig& c) { return c.row_blocks * c.k_groups; }
-/// Two warpgroups of 256 tokens need more registers than a CTA's threads get in equal parts: a
-/// whole warpgroup copies x and gives up most of its own.
-constexpr bool moves_registers(const TileConfig& c) { return c.tokens == 256 && c.row_blocks == 2; }
+/// Two warpgroups of 256 tokens, or three of 128, need more registers than a CTA's threads get in
+/// equal parts: a whole warpgroup copies x and gives up most of its own.
+constexpr bool moves_registers(const TileConfig& c) {
+  return (c.tokens == 256 && c.row_blocks == 2) || c.row_blocks == 3;
+}
+/// Then: registers of a thread that multiplies, and of one that copies.
+constexpr int consumer_registers(const TileConfig& c) { return c.row_blocks == 3 ? 160 : 232; }
+constexpr int copy_registers(const TileConfig& c) { return c.row_blocks == 3 ? 32 : 40; }
 constexpr int cta_threads(const TileConfig& c) {
   return 128 * warpgroups(c) + (moves_registers(c) ? 128 : 32);
 }

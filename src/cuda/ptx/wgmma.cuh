@@ -74,6 +74,23 @@ struct Wgmma<64> {
 };
 
 template <>
+struct Wgmma<96> {
+  template <bool Add>
+  __device__ __forceinline__ static void mma(float (&d)[48], const std::uint32_t* a,
+                                             std::uint64_t b) {
+    asm volatile(
+        "{ .reg .pred add; setp.ne.b32 add, %53, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+        "}, {%48, %49, %50, %51}, %52, add, 1, 1, 0; }"
+        : SLIMGEMM_ACCUMULATORS_32(d, 0), SLIMGEMM_ACCUMULATORS_8(d, 32), SLIMGEMM_ACCUMULATORS_8(d, 40)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Add));
+  }
+};
+
+template <>
 struct Wgmma<128> {
   template <bool Add>
   __device__ __forceinline__ static void mma(float (&d)[64], const std::uint32_t* a,
