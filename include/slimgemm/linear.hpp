@@ -17,6 +17,9 @@ struct LinearOptions {
   /// in the stream still runs, and reads its first weights then; x and out are touched only after
   /// that one is complete. Helps chains of layers; docs/kernels-decode.md has measurements.
   bool programmatic_launch = false;
+  /// A row of out has the same bits whatever m is and whatever the other rows are (for x of one
+  /// alignment to 16 bytes). Costs speed: docs/judging.md has measurements.
+  bool batch_invariant = false;
 };
 
 /// One linear layer without bias, out = x @ W.T, computed from the packed weights.

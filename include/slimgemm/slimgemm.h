@@ -63,6 +63,7 @@ typedef struct slimgemm_linear_options {
   int32_t cuda_device;         /* CUDA device ordinal; ignored on the CPU */
   int32_t cpu_threads;         /* worker threads of the CPU backend; 0: all hardware threads */
   int32_t programmatic_launch; /* 1: run as a programmatic dependent launch; ignored on the CPU */
+  int32_t batch_invariant;     /* 1: a row of out has the same bits whatever m is */
 } slimgemm_linear_options;
 
 /* slimgemm_linear_create with options. */

@@ -53,6 +53,7 @@ class CpuBackend : public Linear::Backend {
         weights_(view_of(packed)),
         target_(target),
         threads_(resolve_threads(options.cpu_threads)),
+        batch_invariant_(options.batch_invariant),
         smallest_exponent_(cpu::smallest_normal_exponent(weights_)) {}
 
   void run(const RunArgs& args) const override {
@@ -70,7 +71,7 @@ class CpuBackend : public Linear::Backend {
     return target_.tables->tables[cpu::encoding_index(packed_.encoding())];
   }
   [[nodiscard]] bool wants_dot(std::int64_t tokens) const {
-    return target_.dot != nullptr && tokens <= target_.dot_max_tokens &&
+    return !batch_invariant_ && target_.dot != nullptr && tokens <= target_.dot_max_tokens &&
            packed_.encoding() == Encoding::split12;
   }
   void run_batch(const RunArgs& args, std::int64_t first_token, std::int64_t tokens) const;
@@ -79,6 +80,7 @@ class CpuBackend : public Linear::Backend {
   const cpu::Weights weights_;
   const cpu::Target target_;
   const int threads_;
+  const bool batch_invariant_;
   const int smallest_exponent_;
 };
 
@@ -102,6 +104,7 @@ void CpuBackend::run_batch(const RunArgs& args, std::int64_t first_token,
       static_cast<std::byte*>(args.out) + first_token * batch.out_row_stride * size_bytes(dtype);
   batch.row_begin = args.row_begin;
   batch.row_end = args.row_end;
+  batch.panels_only = batch_invariant_;
 
   const std::int64_t items = kernels.panels(weights_.k_tiles) * batch.blocks;
   parallel_for(items, 1, tokens * k < min_parallel_values ? 1 : threads_,
@@ -122,7 +125,7 @@ Plan CpuBackend::plan(std::int64_t rows, std::int64_t m) const {
   const std::int64_t tokens = divide_up(m, batches);  // of the largest batch
   const bool dot = wants_dot(tokens);
   const KernelTable& kernels = dot ? *target_.dot : plain_kernels();
-  const bool direct = tokens <= kernels.direct_tokens;
+  const bool direct = !batch_invariant_ && tokens <= kernels.direct_tokens;
   const std::int64_t block =
       direct ? tokens : divide_up(tokens, divide_up(tokens, kernels.max_block_tokens));
 

@@ -323,7 +323,7 @@ void Gemm<Ops, E>::add_subnormals(const Weights& weights, const Batch& batch, st
 template <class Ops, Encoding E>
 void Gemm<Ops, E>::multiply(const Weights& weights, const Batch& batch, std::int64_t tile_begin,
                             std::int64_t tile_end) {
-  if (batch.tokens > Ops::direct_tokens) {
+  if (batch.panels_only || batch.tokens > Ops::direct_tokens) {
     const int group = batch.blocks == 1 ? 1 : group_tiles;
     for (std::int64_t tile = tile_begin; tile < tile_end; tile += group) {
       panels(weights, batch, tile,

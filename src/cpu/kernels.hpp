@@ -47,6 +47,7 @@ struct Batch {
   std::int64_t out_row_stride = 0;
   std::int64_t row_begin = 0;  // of the weights; column 0 of out
   std::int64_t row_end = 0;
+  bool panels_only = false;  // whatever the number of tokens: sums of one order
 
   [[nodiscard]] std::int64_t block_begin(std::int64_t block) const {
     return tokens * block / blocks;

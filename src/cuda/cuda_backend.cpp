@@ -112,6 +112,10 @@ CudaBackend::CudaBackend(const PackedMatrix& weights, const LinearOptions& optio
   const DeviceGuard guard(device_);
   gpu_ = read_facts(device_);
   prepare_kernels(encoding_);
+  if (options.batch_invariant) {
+    k_orders_ = {plan::choose_k_order(problem(n, 1, true), gpu_),
+                 plan::choose_k_order(problem(n, 1, false), gpu_)};
+  }
   if (encoding_ == Encoding::split12) {
     tiles_ = upload(std::span<const unsigned char>(
         tiles_with_heads(weights, static_cast<std::size_t>(row_tile_bytes()))));
@@ -141,9 +145,14 @@ plan::Problem CudaBackend::problem(std::int64_t rows, std::int64_t m, bool x_ali
   return {.rows = rows, .k = k, .m = m, .encoding = encoding_, .x_aligned = x_aligned};
 }
 
+plan::KernelPlan CudaBackend::choose(const plan::Problem& problem) const {
+  if (!k_orders_) return plan::plan_kernel(problem, gpu_);
+  return plan::plan_in_k_order((*k_orders_)[problem.x_aligned ? 0 : 1], problem, gpu_);
+}
+
 void CudaBackend::run(const RunArgs& args) const {
   const bool aligned = x_is_aligned(args.x, args.x_row_stride);
-  run_with(plan::plan_kernel(problem(args.row_end - args.row_begin, args.m, aligned), gpu_), args);
+  run_with(choose(problem(args.row_end - args.row_begin, args.m, aligned)), args);
 }
 
 void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) const {
@@ -210,10 +219,16 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   const std::int64_t row_groups = plan.grid_x / plan.cluster;
   const std::int64_t groups = (plan.grid_y - 1) / plan::token_block_group + 1;
   const std::int64_t group = (plan.grid_y - 1) / groups + 1;
-  launch(plan,
-         dim3(static_cast<unsigned>(plan.cluster * group), static_cast<unsigned>(row_groups),
-              static_cast<unsigned>(groups)),
-         &kernel_args, args.stream);
+  dim3 grid(static_cast<unsigned>(plan.cluster * group), static_cast<unsigned>(row_groups),
+            static_cast<unsigned>(groups));
+  if (plan::is_persistent(plan.instance.tile())) {
+    kernel_args.token_blocks = static_cast<int>(plan.grid_y);
+    kernel_args.token_group = static_cast<int>(group);
+    kernel_args.row_groups = static_cast<int>(row_groups);
+    grid = dim3(static_cast<unsigned>(
+        std::min<std::int64_t>(plan.grid_x * plan.grid_y, gpu_.sm_count)));
+  }
+  launch(plan, grid, &kernel_args, args.stream);
 }
 
 void CudaBackend::launch(const plan::KernelPlan& plan, dim3 grid, void* kernel_args,
@@ -253,7 +268,7 @@ Plan CudaBackend::plan(std::int64_t rows, std::int64_t m) const {
     result.reason = "no tokens";
     return result;
   }
-  const plan::KernelPlan chosen = plan::plan_kernel(problem(rows, m, true), gpu_);
+  const plan::KernelPlan chosen = choose(problem(rows, m, true));
   result.kernel = plan::instance_name(chosen.instance);
   result.reason = chosen.reason;
   result.grid_ctas = chosen.grid_x * chosen.grid_y;

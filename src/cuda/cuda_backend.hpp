@@ -7,7 +7,9 @@
 #include "linear/backend.hpp"
 #include "plan/kernel_plan.hpp"
 
+#include <array>
 #include <cstdint>
+#include <optional>
 
 namespace slimgemm::cuda {
 
@@ -26,6 +28,7 @@ class CudaBackend final : public Linear::Backend {
   [[nodiscard]] const plan::GpuFacts& gpu() const { return gpu_; }
 
  private:
+  [[nodiscard]] plan::KernelPlan choose(const plan::Problem& problem) const;
   [[nodiscard]] std::int64_t weight_bytes(std::int64_t rows) const;
   /// On the GPU: of the ExceptionHead in a row tile, and from a row tile to the next.
   [[nodiscard]] std::uint64_t head_offset() const;
@@ -42,6 +45,8 @@ class CudaBackend final : public Linear::Backend {
   int k_tiles_;
   DecodeArgs decode_;
   bool programmatic_launch_;
+  /// With LinearOptions::batch_invariant: the k order of all calls, for aligned x and any other.
+  std::optional<std::array<plan::Instance, 2>> k_orders_;
   std::int64_t group_count_;
   DeviceMemory tiles_;
   DeviceMemory more_groups_;  // of exceptions: those that no head has room for

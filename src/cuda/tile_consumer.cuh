@@ -47,12 +47,13 @@ struct TileConsumer {
   TileBarriers<C>& barriers;
   const int lane;
   const int k_group;
-  const unsigned char* const row_tile;  // of this warp
-  const unsigned char* tile;            // this lane's bytes of the next k tile to copy
-  int to_copy;                          // k tiles of this warpgroup, yet to be copied
-  int steps;                            // all of them
-  std::uint32_t w_ring;                 // this lane's bytes of stage 0
-  int w_stage = 0;
+  const int warp_row_tile;        // of this warp, in the CTA's tile
+  const unsigned char* row_tile;  // its packed bytes
+  const unsigned char* tile;      // this lane's bytes of the next k tile to copy
+  int to_copy;                    // k tiles of this warpgroup, yet to be copied
+  int steps;                      // all of them
+  std::uint32_t w_ring;           // this lane's bytes of stage 0
+  int w_stage;
   std::uint32_t x_ring;
   RingPosition<C.x_stages> x_at;
   LaneTile<C.encoding> packed;  // of the next k tile to decode
@@ -64,17 +65,23 @@ struct TileConsumer {
         barriers(barriers),
         lane(lane),
         k_group(warp / 4 / C.row_blocks),
-        // Row tiles past the end repeat the last one; what they give is not stored.
-        row_tile(args.tiles +
-                 min(share.row_tile + warp / 4 % C.row_blocks * 4 + warp % 4, share.last_row_tile) *
-                     args.row_tile_bytes),
+        warp_row_tile(warp / 4 % C.row_blocks * 4 + warp % 4),
         x_ring(smem),
         x_at{k_group} {
+    open(share);
+    w_ring = smem + plan::tile_layout(C).w + warp / 4 * plan::w_ring_bytes(C) +
+             warp % 4 * (C.w_stages * tile_bytes) + lane * 16;
+  }
+
+  /// Before the copies of a tile.
+  __device__ __forceinline__ void open(const TileShare& share) {
+    // Row tiles past the end repeat the last one; what they give is not stored.
+    row_tile =
+        args.tiles + min(share.row_tile + warp_row_tile, share.last_row_tile) * args.row_tile_bytes;
     steps = to_copy = (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
     tile = row_tile +
            (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes + lane * 16);
-    w_ring = smem + plan::tile_layout(C).w + warp / 4 * plan::w_ring_bytes(C) +
-             warp % 4 * (C.w_stages * tile_bytes) + lane * 16;
+    w_stage = 0;
   }
 
   __device__ __forceinline__ void copy(int stage) {
@@ -171,6 +178,10 @@ struct TileConsumer {
     }
     ptx::wgmma_wait<0>();
     ptx::pin_registers(sums);
+    if constexpr (plan::is_persistent(C)) {
+      release_x(x_at.slot);
+      x_at.advance(1);
+    }
   }
 };
 

@@ -40,6 +40,21 @@
 
 namespace slimgemm::cuda {
 
+/// Of a persistent kernel: tile `index` of the call, false past the last. Token blocks in groups, as
+/// in tile_share.
+template <plan::TileConfig C>
+__device__ __forceinline__ bool find_tile(const TileArgs& args, int index, TileShare& share) {
+  if (index >= args.token_blocks * args.row_groups) return false;
+  const int group_tiles = args.token_group * args.row_groups;
+  const int first_token_block = index / group_tiles * args.token_group;
+  const int in_group = index % group_tiles;
+  const int token_blocks = min(args.token_group, args.token_blocks - first_token_block);
+  share.row_tile = args.first_row_tile + in_group / token_blocks * C.row_blocks * 4;
+  share.token = static_cast<std::int64_t>(first_token_block + in_group % token_blocks) * args.x_rows;
+  share.token_end = min(share.token + args.x_rows, args.m);
+  return true;
+}
+
 template <plan::TileConfig C>
 __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
   TileShare share;
@@ -49,8 +64,12 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
   const int k_tile_end =
       static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / C.cluster);
   share.k_tiles = k_tile_end - share.k_tile_begin;
-  share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.y) * C.row_blocks * 4;
   share.last_row_tile = args.last_row_tile;
+  if constexpr (plan::is_persistent(C)) {
+    find_tile<C>(args, static_cast<int>(blockIdx.x), share);
+    return share;
+  }
+  share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.y) * C.row_blocks * 4;
   // Token blocks in groups, all rows for one group before the next: a wave's x stays in L2.
   const unsigned token_block = blockIdx.z * (gridDim.x / C.cluster) + blockIdx.x / C.cluster;
   share.token = static_cast<std::int64_t>(token_block) * args.x_rows;
@@ -69,31 +88,50 @@ struct TileXCopy {
   std::uint32_t ring;
   TileBarriers<C>& barriers;
 
-  __device__ __forceinline__ void copy(int k_tile, int slot) const {
+  __device__ __forceinline__ void copy(const TileShare& tile, int k_tile, int slot) const {
     const std::uint32_t full = ptx::shared_address(&barriers.x_full[slot]);
     ptx::mbarrier_arrive_expect(full, args.x_rows * 128);
-    ptx::tma_load_3d(ring + slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(share.token),
-                     share.k_tile_begin + k_tile, full);
+    ptx::tma_load_3d(ring + slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(tile.token),
+                     tile.k_tile_begin + k_tile, full);
   }
   /// Asks for the first k tiles. Many tokens: only for two, so that x does not stand in the way of
   /// the first weights.
   __device__ __forceinline__ void start() const { fill(0, first_stages); }
-  /// And for all the others.
+  /// And for all the others, of a persistent kernel those of further tiles, too.
   __device__ __forceinline__ void run() const {
     fill(first_stages, C.x_stages);
     RingPosition<C.x_stages> at{0};
+    if constexpr (plan::is_persistent(C)) at = after_fill();
+    copy_from(share, C.x_stages, at);
+    if constexpr (plan::is_persistent(C)) {
+      TileShare next = share;
+      int index = static_cast<int>(blockIdx.x + gridDim.x);
 #pragma unroll 1
-    for (int i = C.x_stages; i < share.k_tiles; ++i) {
-      ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[at.slot]), at.parity);
-      copy(i, at.slot);
-      at.advance(1);
+      for (; find_tile<C>(args, index, next); index += static_cast<int>(gridDim.x)) {
+        copy_from(next, 0, at);
+      }
     }
   }
 
  private:
   __device__ __forceinline__ void fill(int first, int end) const {
 #pragma unroll 1
-    for (int i = first; i < min(end, share.k_tiles); ++i) copy(i, i);
+    for (int i = first; i < min(end, share.k_tiles); ++i) copy(share, i, i);
+  }
+  /// The slot after those that fill() used, and the parity of its release. A slot that fill() left
+  /// is free: the phase before its barrier's first has the other parity.
+  __device__ __forceinline__ RingPosition<C.x_stages> after_fill() const {
+    if (share.k_tiles >= C.x_stages) return {0, 0};
+    return {share.k_tiles, 1};
+  }
+  __device__ __forceinline__ void copy_from(const TileShare& tile, int first,
+                                            RingPosition<C.x_stages>& at) const {
+#pragma unroll 1
+    for (int i = first; i < tile.k_tiles; ++i) {
+      ptx::mbarrier_wait(ptx::shared_address(&barriers.x_empty[at.slot]), at.parity);
+      copy(tile, i, at.slot);
+      at.advance(1);
+    }
   }
 };
 
@@ -128,6 +166,9 @@ struct TileEpilogue {
                            : smem + layout.w + of_warpgroup * plan::w_ring_bytes(C);
   }
   __device__ __forceinline__ std::uint32_t staging() const {
+    if constexpr (plan::is_persistent(C)) {
+      return smem + layout.staging + warpgroup * plan::staging_bytes(C);
+    }
     return scratch(warpgroup) + (C.k_groups == 2 ? units * unit_bytes : 0);
   }
 
@@ -254,25 +295,34 @@ struct TileEpilogue {
 
   /// By way of a tile [token][64 features].
   __device__ __forceinline__ void store_bf16(const float (&sums)[4 * units]) const {
+    constexpr int step = plan::staged_units(C);
     const int lane = thread % 32;
-    // The warps that share the ring of weights are past it.
-    if constexpr (C.k_groups == 1) ptx::named_barrier_sync(2 + warpgroup, 128);
     const std::uint32_t rows =
         staging() + lane % 8 * plan::staging_row_bytes + thread / 32 * 32 + lane / 8 % 2 * 16;
 #pragma unroll
-    for (int u = 0; u < units; ++u) {
-      if (!owns(u)) continue;
-      const float4 v = total(sums, u);
-      ptx::stmatrix_x2_trans(rows + u * 8 * plan::staging_row_bytes, pack(v.x, v.y),
-                             pack(v.z, v.w));
+    for (int first = 0; first < units; first += step) {
+      // The warps that share this memory, before as a ring of weights, are past it.
+      if (C.k_groups == 1 || first > 0) ptx::named_barrier_sync(2 + warpgroup, 128);
+#pragma unroll
+      for (int u = first; u < first + step; ++u) {
+        if (!owns(u)) continue;
+        const float4 v = total(sums, u);
+        ptx::stmatrix_x2_trans(rows + (u - first) * 8 * plan::staging_row_bytes, pack(v.x, v.y),
+                               pack(v.z, v.w));
+      }
+      ptx::named_barrier_sync(2 + warpgroup, 128);
+      if constexpr (step < units) {
+        store_staged(8 * first, 8 * (first + step), 8 * first);
+      } else {
+        const int rank = static_cast<int>(share.rank);
+        store_staged(8 * plan::first_unit(C, rank), 8 * plan::first_unit(C, rank + 1), 0);
+      }
     }
-    ptx::named_barrier_sync(2 + warpgroup, 128);
-    store_staged(8 * plan::first_unit(C, static_cast<int>(share.rank)),
-                 8 * plan::first_unit(C, static_cast<int>(share.rank) + 1));
   }
 
-  /// Copies staged tokens of 64 features to out, 16 bytes a thread where out allows it.
-  __device__ __forceinline__ void store_staged(int first, int end) const {
+  /// Copies tokens [first, end) of 64 features to out, 16 bytes a thread where out allows it.
+  /// staged: the first token of the staging tile.
+  __device__ __forceinline__ void store_staged(int first, int end, int staged) const {
     auto* const out = static_cast<__nv_bfloat16*>(args.out);
     const std::int64_t feature = first_feature() + thread % 8 * 8;
     const std::int64_t features_left = args.rows - feature;
@@ -283,7 +333,7 @@ struct TileEpilogue {
       const std::int64_t token = first_token() + t;
       if (token >= share.token_end) break;
       const uint4 v =
-          ptx::load_shared_16(staging() + t * plan::staging_row_bytes + thread % 8 * 16);
+          ptx::load_shared_16(staging() + (t - staged) * plan::staging_row_bytes + thread % 8 * 16);
       __nv_bfloat16* const to = out + token * args.rows + feature;
       if (vectors) {
         *reinterpret_cast<uint4*>(to) = v;
@@ -353,7 +403,9 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   const int lane = threadIdx.x % 32;
   const TileShare share = tile_share<C>(args);
   if (args.dependent) ptx::launch_dependents();
-  if (share.token >= args.m) return;  // the last group may have fewer token blocks
+  if constexpr (!plan::is_persistent(C)) {
+    if (share.token >= args.m) return;  // the last group may have fewer token blocks
+  }
 
   // First of all, each role asks for what it needs first.
   const bool consumes = warp < x_warp;
@@ -384,11 +436,30 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
     if constexpr (plan::moves_registers(C)) {
       ptx::more_registers<plan::consumer_registers(C)>();
     }
-    float sums[C.tokens / 2] = {};
-    consumer.run(sums, exceptions);
-    if constexpr (C.cluster > 1) ptx::cluster_wait();
-    TileEpilogue<C>{args, share, barriers, smem, warp / 4, static_cast<int>(threadIdx.x) % 128}.run(
-        sums);
+    const int thread = static_cast<int>(threadIdx.x) % 128;
+    if constexpr (plan::is_persistent(C)) {
+      TileShare now = share;
+      for (int index = static_cast<int>(blockIdx.x + gridDim.x);;
+           index += static_cast<int>(gridDim.x)) {
+        float sums[C.tokens / 2] = {};
+        consumer.run(sums, exceptions);
+        const TileShare done = now;
+        const bool more = find_tile<C>(args, index, now);
+        if (more) {
+          consumer.open(now);
+          __syncwarp();  // all lanes have read the exceptions before
+          exceptions.ask(consumer.row_tile);
+          consumer.fill();
+        }
+        TileEpilogue<C>{args, done, barriers, smem, warp / 4, thread}.run(sums);
+        if (!more) break;
+      }
+    } else {
+      float sums[C.tokens / 2] = {};
+      consumer.run(sums, exceptions);
+      if constexpr (C.cluster > 1) ptx::cluster_wait();
+      TileEpilogue<C>{args, share, barriers, smem, warp / 4, thread}.run(sums);
+    }
   } else {
     if constexpr (plan::moves_registers(C)) ptx::fewer_registers<plan::copy_registers(C)>();
     if (warp == x_warp && lane == 0) x_copy.run();

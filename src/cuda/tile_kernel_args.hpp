@@ -20,6 +20,9 @@ struct TileArgs {
   int k_tiles;
   int first_row_tile;  // of the matrix
   int last_row_tile;   // of this call, in the matrix
+  int token_blocks;    // these three for persistent kernels
+  int token_group;     // token blocks that are done for all rows before the next
+  int row_groups;
   DecodeArgs decode;
   bool dependent;  // as in StreamArgs
 };

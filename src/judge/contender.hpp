@@ -41,7 +41,8 @@ class Contender {
 /// SlimGEMM behind the judge's interface, on either device. cuda_device < 0: the CPU, with
 /// cpu_threads threads (0: all hardware threads).
 std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads = 0,
-                                                   const LayerTable& table = layers());
+                                                   const LayerTable& table = layers(),
+                                                   bool batch_invariant = false);
 /// An outside shared library (include/slimgemm/contender.h), for the five layers of the fixed
 /// problem alone: their numbers are part of its ABI. Throws Error naming the path and what is wrong
 /// with it.

@@ -25,14 +25,17 @@ PackedMatrix pack_matrix(const WeightMatrix& w, const PackOptions& options, bool
 
 class SlimgemmContender final : public Contender {
  public:
-  SlimgemmContender(int cuda_device, int cpu_threads, LayerTable table)
+  SlimgemmContender(int cuda_device, int cpu_threads, LayerTable table, bool batch_invariant)
       : table_(std::move(table)), whole_(table_.size()), slice_(table_.size()) {
     options_.device = cuda_device < 0 ? Device::cpu : Device::cuda;
     options_.cuda_device = cuda_device < 0 ? 0 : cuda_device;
     options_.cpu_threads = cpu_threads;
+    options_.batch_invariant = batch_invariant;
   }
 
-  [[nodiscard]] std::string name() const override { return "slimgemm"; }
+  [[nodiscard]] std::string name() const override {
+    return options_.batch_invariant ? "slimgemm, batch invariant" : "slimgemm";
+  }
 
   void prepare(const WeightSet& weights) override {
     PackOptions pack_options;
@@ -75,8 +78,9 @@ class SlimgemmContender final : public Contender {
 }  // namespace
 
 std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads,
-                                                   const LayerTable& table) {
-  return std::make_unique<SlimgemmContender>(cuda_device, cpu_threads, table);
+                                                   const LayerTable& table,
+                                                   bool batch_invariant) {
+  return std::make_unique<SlimgemmContender>(cuda_device, cpu_threads, table, batch_invariant);
 }
 
 }  // namespace slimgemm::judge

@@ -193,7 +193,8 @@ slimgemm_status slimgemm_linear_create_with(const slimgemm_packed* packed,
         {.device = static_cast<slimgemm::Device>(known.device),
          .cuda_device = known.cuda_device,
          .cpu_threads = known.cpu_threads,
-         .programmatic_launch = flag(known.programmatic_launch, "options.programmatic_launch")})};
+         .programmatic_launch = flag(known.programmatic_launch, "options.programmatic_launch"),
+         .batch_invariant = flag(known.batch_invariant, "options.batch_invariant")})};
   });
 }
 

@@ -220,6 +220,9 @@ constexpr int copy_registers(const TileConfig& c) { return c.row_blocks == 3 ? 3
 constexpr int cta_threads(const TileConfig& c) {
   return 128 * warpgroups(c) + (moves_registers(c) ? 128 : 32);
 }
+/// The largest tiles: a CTA goes on to its next tile, whose first copies are in flight while it
+/// stores the one before.
+constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
 /// A unit is 8 tokens. Warpgroups that share k in a CTA own equal parts of the tokens; of such a
 /// part, every CTA of the cluster owns a run of units.
 constexpr int owned_units(const TileConfig& c) { return c.tokens / 8 / c.k_groups; }
@@ -241,11 +244,18 @@ inline constexpr int exception_head_bytes = 384;  // of a row tile, see Exceptio
 constexpr int w_ring_bytes(const TileConfig& c) {  // of a warpgroup
   return c.w_stages * 4 * tile_bytes(c.encoding);
 }
-/// What a warpgroup needs after the main loop: FP32 units of a partner, BF16 [token][64 + 8].
+/// Units that a warpgroup puts together at a time, as BF16 [token][64 + 8], before it stores them.
+constexpr int staged_units(const TileConfig& c) {
+  if (!is_persistent(c)) return owned_units(c);
+  return owned_units(c) % 8 == 0 ? 8 : 4;
+}
+constexpr int staging_bytes(const TileConfig& c) {
+  return c.encoding == Encoding::raw32 ? 0 : staged_units(c) * 8 * staging_row_bytes;
+}
+/// What a warpgroup needs in the rings after the main loop: FP32 units of a partner, and staging.
 constexpr int scratch_bytes(const TileConfig& c) {
   const int from_partner = c.k_groups == 2 ? owned_units(c) * 128 * 16 : 0;
-  const int staging = c.encoding == Encoding::raw32 ? 0 : owned_units(c) * 8 * staging_row_bytes;
-  return from_partner + staging;
+  return from_partner + (is_persistent(c) ? 0 : staging_bytes(c));
 }
 
 /// Dynamic shared memory of a tile kernel, in bytes.
@@ -254,6 +264,7 @@ struct TileLayout {
   int w;        ///< weight stages [warpgroup][warp]
   int receive;  ///< FP32 [warpgroup][other CTA of the cluster][unit][thread][4]
   int heads;    ///< of the exceptions [warpgroup][warp]
+  int staging;  ///< [warpgroup], of persistent kernels
   int barriers;
   int total;
 };
@@ -263,8 +274,9 @@ constexpr TileLayout tile_layout(const TileConfig& c) {
   layout.w = c.x_stages * c.tokens * 128;
   layout.receive = layout.w + warpgroups(c) * w_ring_bytes(c);
   layout.heads = layout.receive + warpgroups(c) * (c.cluster - 1) * max_units(c) * 128 * 16;
-  layout.barriers =
+  layout.staging =
       layout.heads + (has_exceptions(c) ? 4 * warpgroups(c) * exception_head_bytes : 0);
+  layout.barriers = layout.staging + (is_persistent(c) ? warpgroups(c) * staging_bytes(c) : 0);
   layout.total = layout.barriers + 8 * (2 * c.x_stages + warpgroups(c));
   return layout;
 }

@@ -94,6 +94,7 @@ TEST(CApi, CreatesWithOptions) {
   slimgemm_linear_options options = cpu_options();
   options.cpu_threads = 1;
   options.programmatic_launch = 1;  // of a GPU alone
+  options.batch_invariant = 1;
   slimgemm_linear* raw = nullptr;
   ASSERT_EQ(slimgemm_linear_create_with(packed.get(), &options, &raw), SLIMGEMM_OK)
       << slimgemm_last_error();
@@ -118,7 +119,7 @@ TEST(CApi, NamesTheOptionThatIsWrong) {
   slimgemm_linear_options options = cpu_options();
   options.struct_size = 0;  // forgotten
   expect_refused(options, "options.struct_size is 0: it must be sizeof(slimgemm_linear_options)");
-  options.struct_size = sizeof(options) - 1;
+  options.struct_size = offsetof(slimgemm_linear_options, programmatic_launch);
   expect_refused(options, "options.struct_size is ");
   options.struct_size = SIZE_MAX;
   expect_refused(options, "options.struct_size is ");
@@ -131,6 +132,9 @@ TEST(CApi, NamesTheOptionThatIsWrong) {
   options = cpu_options();
   options.programmatic_launch = 7;
   expect_refused(options, "options.programmatic_launch is 7: it must be 0 or 1");
+  options = cpu_options();
+  options.batch_invariant = -1;
+  expect_refused(options, "options.batch_invariant is -1: it must be 0 or 1");
   EXPECT_EQ(slimgemm_linear_create_with(packed.get(), nullptr, &linear), SLIMGEMM_INVALID_ARGUMENT);
   options = cpu_options();
   EXPECT_EQ(slimgemm_linear_create_with(nullptr, &options, &linear), SLIMGEMM_INVALID_ARGUMENT);

@@ -106,6 +106,8 @@ void add_options(CLI::App& command, JudgeArguments& arguments) {
       .add_option("--contender", arguments.contender,
                   "slimgemm, or a shared library (slimgemm/contender.h)")
       ->capture_default_str();
+  command.add_flag("--batch-invariant", arguments.batch_invariant,
+                   "judge slimgemm with the option under which a row's bits do not depend on m");
   command
       .add_option("--baseline", arguments.baselines,
                   "one, or several side by side (sglang,best-blas); auto: sglang on a GPU, onednn "

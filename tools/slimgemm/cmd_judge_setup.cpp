@@ -185,10 +185,14 @@ std::vector<std::string> choose_baselines(const JudgeArguments& arguments, int c
 Contestants make_contestants(const JudgeArguments& arguments,
                              const std::vector<std::string>& baselines, int cuda_device,
                              const Problem& problem) {
+  if (arguments.batch_invariant && arguments.contender != "slimgemm") {
+    refuse("--batch-invariant is for --contender slimgemm, which is " + arguments.contender);
+  }
   Contestants contestants;
   contestants.contender =
       arguments.contender == "slimgemm"
-          ? make_slimgemm_contender(cuda_device, arguments.threads, problem.layers)
+          ? make_slimgemm_contender(cuda_device, arguments.threads, problem.layers,
+                                    arguments.batch_invariant)
           : load_contender(arguments.contender, cuda_device);
   for (const std::string& name : baselines) {
     contestants.baselines.push_back(make_baseline(name, cuda_device, problem));

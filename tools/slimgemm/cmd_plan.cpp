@@ -31,6 +31,7 @@ struct PlanOptions {
   int sm_count = plan::GpuFacts{}.sm_count;
   bool all = false;
   bool model = false;
+  bool batch_invariant = false;
   std::string table;
 };
 
@@ -67,8 +68,7 @@ plan::TuningTable choose_table(const PlanOptions& options) {
 }
 
 void print_plan(const plan::Problem& problem, const plan::GpuFacts& gpu,
-                const plan::TuningTable& table, bool all) {
-  const plan::KernelPlan chosen = plan::plan_kernel(problem, gpu, table);
+                const plan::KernelPlan& chosen, bool all) {
   fmt::print("m={:<5} {}: {} x {} CTAs of {} threads, {} B shared memory; {}\n", problem.m,
              plan::instance_name(chosen.instance), chosen.grid_x, chosen.grid_y, chosen.threads,
              chosen.smem_bytes, chosen.reason);
@@ -118,8 +118,12 @@ int run_plan(PlanOptions options) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("--m has {}: it must be 1 to {}", m, max_dimension));
     }
-    print_plan({.rows = options.n, .k = options.k, .m = m, .encoding = encoding}, gpu, table,
-               options.all);
+    const plan::Problem problem{.rows = options.n, .k = options.k, .m = m, .encoding = encoding};
+    const plan::KernelPlan chosen =
+        options.batch_invariant
+            ? plan::plan_in_k_order(plan::choose_k_order(problem, gpu), problem, gpu)
+            : plan::plan_kernel(problem, gpu, table);
+    print_plan(problem, gpu, chosen, options.all);
   }
   return exit_ok;
 }
@@ -142,8 +146,14 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_flag("--all", options->all, "List every instance with its estimate");
   auto* model = command->add_flag(
       "--model", options->model, "The cost model's choice, whatever the table of tuned plans says");
-  command->add_option("--table", options->table, "Tuned plans from a file, not those of this build")
-      ->excludes(model);
+  auto* table = command->add_option("--table", options->table,
+                                    "Tuned plans from a file, not those of this build");
+  table->excludes(model);
+  command
+      ->add_flag("--batch-invariant", options->batch_invariant,
+                 "With the option under which a row's bits do not depend on m")
+      ->excludes(model)
+      ->excludes(table);
   command->callback([options, &exit_code] { exit_code = run_plan(*options); });
 }
 

@@ -30,6 +30,7 @@ struct JudgeArguments {
   std::string html;
   std::string markdown;
   int threads = 0;
+  bool batch_invariant = false;
 };
 
 /// The fixed problem or the shape file's, without what --loads and --layers leave out.
