@@ -137,7 +137,8 @@ class PackedLinear(nn.Module):
             return functional.linear(x.to(self.dtype), self.weight, self.bias)
         if x.dtype is not torch.bfloat16:
             x = self._autocast(x)
-        out = _ops.linear(x, self.weights, self.out_features, self.dtype, self.dense_from)
+        call = _ops.linear if _ops.needs_operator(x) else _ops.linear_now
+        out = call(x, self.weights, self.out_features, self.dtype, self.dense_from)
         return out if self.bias is None else out + self.bias
 
     @property
