@@ -57,10 +57,10 @@ ImageLayout plan_image_cuda(const std::uint16_t* w, std::int64_t n, std::int64_t
 void pack_image_cuda(const std::uint16_t* w, const ImageLayout& layout, void* image,
                      void* stream = nullptr);
 
-/// Writes rows [row_begin, row_end) of the original matrix, row-major, bit for bit. `image` and
-/// `out` ((row_end - row_begin) x K elements of the weights' dtype) are on the same device.
-/// row_begin must be a multiple of 16. Allocates nothing and does not wait: can be captured.
-/// Errors: invalid_argument; unsupported in a build without CUDA; device_error.
+/// Decodes an image on the device: rows [row_begin, row_end) of the original matrix, row-major, bit
+/// for bit. `image` and `out` ((row_end - row_begin) x K elements of the weights' dtype) are on the
+/// same device. row_begin must be a multiple of 16. Allocates nothing and does not wait: can be
+/// captured. Errors: invalid_argument; unsupported in a build without CUDA; device_error.
 void unpack_image_cuda(const ImageLayout& layout, const void* image, void* out,
                        std::int64_t row_begin, std::int64_t row_end, void* stream = nullptr);
 

@@ -116,8 +116,9 @@ std::uint32_t extra_of(const format::ExceptionHead& head) {
 }
 
 std::uint64_t count_used(const format::ExceptionGroup& group) {
-  return static_cast<std::uint64_t>(std::count_if(
-      std::begin(group.entries), std::end(group.entries), [](const auto& e) { return is_used(e); }));
+  return static_cast<std::uint64_t>(std::count_if(std::begin(group.entries),
+                                                  std::end(group.entries),
+                                                  [](const auto& e) { return is_used(e); }));
 }
 
 }  // namespace
@@ -162,14 +163,13 @@ void write_image(const PackedMatrix& packed, const ImageLayout& layout,
            std::to_string(layout.more_groups));
   }
   const std::byte* const tiles = PackedAccess::tiles(packed).data();
-  parallel_for(static_cast<std::int64_t>(at.row_tiles), 1, 0,
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end);
-                      ++r) {
-                   std::memcpy(image.data() + r * at.row_tile_bytes, tiles + r * at.head, at.head);
-                   if (split12) write_head(packed, r, begins[r], at, image.data());
-                 }
-               });
+  parallel_for(
+      static_cast<std::int64_t>(at.row_tiles), 1, 0, [&](std::int64_t begin, std::int64_t end) {
+        for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r) {
+          std::memcpy(image.data() + r * at.row_tile_bytes, tiles + r * at.head, at.head);
+          if (split12) write_head(packed, r, begins[r], at, image.data());
+        }
+      });
   if (!split12) return;
   // The room that is left: no kernel reads it, but equal weights give equal images.
   const std::size_t used = at.more + begins.back() * sizeof(format::ExceptionGroup);
@@ -185,8 +185,7 @@ PackedMatrix read_image(const ImageLayout& layout, std::span<const std::byte> im
                     .k = static_cast<std::uint64_t>(layout.k),
                     .window_base = layout.window_base};
   std::vector<std::uint32_t> extra_begin(split12 ? at.row_tiles + 1 : 0, 0);
-  const auto* const more =
-      reinterpret_cast<const format::ExceptionGroup*>(image.data() + at.more);
+  const auto* const more = reinterpret_cast<const format::ExceptionGroup*>(image.data() + at.more);
   for (std::size_t r = 0; split12 && r < at.row_tiles; ++r) {
     const format::ExceptionHead head = read_head(layout, at, image.data(), r);
     extra_begin[r + 1] = extra_begin[r] + extra_of(head);

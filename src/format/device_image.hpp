@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a packed matrix lies in the memory of a GPU (slimgemm/device_image.hpp):
 //
-//   split12   row_tiles times { k tiles | ExceptionHead }, then the groups that no head has room for
-//   raw       row_tiles times { k tiles }
+//   split12   row_tiles times { k tiles | ExceptionHead }, then the groups that no head has room
+//   for raw       row_tiles times { k tiles }
 //
 // Host and device code both include it.
 #pragma once

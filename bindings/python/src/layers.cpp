@@ -43,9 +43,10 @@ class Registry {
                     "load_packed_() or update_()");
       }
       std::ostringstream message;
-      message << "no PackedLinear holds its weights at address 0x" << std::hex << address
-              << ": the tensor was copied, moved or replaced behind the layer's back. Move the "
-                 "layer with layer.to(), and replace weights with layer.update_() or load_packed_()";
+      message
+          << "no PackedLinear holds its weights at address 0x" << std::hex << address
+          << ": the tensor was copied, moved or replaced behind the layer's back. Move the "
+             "layer with layer.to(), and replace weights with layer.update_() or load_packed_()";
       throw Error(ErrorCode::invalid_argument, message.str());
     }
     return found->second;
@@ -79,15 +80,13 @@ class Layer {
 
 std::unique_ptr<Layer> make_cpu_layer(const Packed& packed) {
   const auto address = reinterpret_cast<std::uintptr_t>(packed.matrix().bytes().data());
-  return std::make_unique<Layer>(
-      Weights{packed.linear(), packed.matrix(), std::nullopt, address});
+  return std::make_unique<Layer>(Weights{packed.linear(), packed.matrix(), std::nullopt, address});
 }
 
 std::unique_ptr<Layer> make_cuda_layer(const ImageLayout& layout, std::uintptr_t image, int device,
                                        bool programmatic_launch) {
-  const LinearOptions options{.device = Device::cuda,
-                              .cuda_device = device,
-                              .programmatic_launch = programmatic_launch};
+  const LinearOptions options{
+      .device = Device::cuda, .cuda_device = device, .programmatic_launch = programmatic_launch};
   return std::make_unique<Layer>(
       Weights{linear_over_image(layout, as_pointer<const void>(image), options), std::nullopt,
               layout, image});
@@ -115,8 +114,8 @@ void run(std::uintptr_t weights, std::uintptr_t x, std::int64_t m, std::int64_t 
   check_size("out_features", n, linear.n());
   check_size("the size of an element of out", out_itemsize, size_bytes(linear.out_dtype()));
   const nb::gil_scoped_release release;
-  linear.run(as_pointer<const std::uint16_t>(x), m, as_pointer<void>(out),
-             as_pointer<void>(stream), x_row_stride);
+  linear.run(as_pointer<const std::uint16_t>(x), m, as_pointer<void>(out), as_pointer<void>(stream),
+             x_row_stride);
 }
 
 /// Decodes rows [row_begin, row_end) to (row_end - row_begin) x k elements of itemsize bytes.

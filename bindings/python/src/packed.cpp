@@ -28,7 +28,7 @@ std::string text(const nb::dlpack::dtype& dtype) {
                      : code == Code::UInt   ? "uint"
                      : code == Code::Float  ? "float"
                      : code == Code::Bfloat ? "bfloat"
-                                            : "dtype code " ;
+                                            : "dtype code ";
   return kind + std::to_string(dtype.bits);
 }
 
@@ -45,7 +45,8 @@ DType dtype_of(const nb::dlpack::dtype& dtype, const char* what) {
 /// Fails on what nanobind's own conversion does not see: the shape's value.
 void check_shape(const OutArray& out, std::int64_t rows, std::int64_t columns, const char* what) {
   std::int64_t before = 1;
-  for (std::size_t i = 0; i + 1 < out.ndim(); ++i) before *= static_cast<std::int64_t>(out.shape(i));
+  for (std::size_t i = 0; i + 1 < out.ndim(); ++i)
+    before *= static_cast<std::int64_t>(out.shape(i));
   const bool fits = out.ndim() >= 1 && before == rows &&
                     static_cast<std::int64_t>(out.shape(out.ndim() - 1)) == columns;
   if (!fits) {
@@ -111,15 +112,15 @@ std::span<const std::byte> without_padding(std::span<const std::byte> bytes) {
   std::memcpy(&total, bytes.data() + total_bytes_at, sizeof(total));
   if (total > bytes.size() || bytes.size() - total >= alignment) return bytes;
   const auto padding = bytes.subspan(total);
-  const bool zero = std::all_of(padding.begin(), padding.end(), [](auto b) { return b == std::byte{}; });
+  const bool zero =
+      std::all_of(padding.begin(), padding.end(), [](auto b) { return b == std::byte{}; });
   return zero ? bytes.first(total) : bytes;
 }
 
 std::unique_ptr<Packed> from_bytes(const Bytes& bytes) {
   const nb::gil_scoped_release release;
   const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
-  return std::make_unique<Packed>(
-      PackedMatrix::from_bytes(without_padding({data, bytes.size()})));
+  return std::make_unique<Packed>(PackedMatrix::from_bytes(without_padding({data, bytes.size()})));
 }
 
 std::unique_ptr<Packed> pack_on_cuda(std::uintptr_t w, std::int64_t n, std::int64_t k,
@@ -170,8 +171,10 @@ void bind_packed(nb::module_& module) {
   nb::class_<Packed>(module, "Packed", nb::type_slots(packed_slots),
                      "A packed n x k weight matrix, immutable: the bytes of docs/format.md. It has "
                      "the buffer protocol, and pickles.")
-      .def_prop_ro("n", [](const Packed& p) { return p.matrix().n(); }, "Output features.")
-      .def_prop_ro("k", [](const Packed& p) { return p.matrix().k(); }, "Input features.")
+      .def_prop_ro(
+          "n", [](const Packed& p) { return p.matrix().n(); }, "Output features.")
+      .def_prop_ro(
+          "k", [](const Packed& p) { return p.matrix().k(); }, "Input features.")
       .def_prop_ro(
           "dtype", [](const Packed& p) { return dtype_name(p.matrix().dtype()); },
           "'bfloat16' or 'float32', of the weights and of a layer's result.")
@@ -190,11 +193,12 @@ void bind_packed(nb::module_& module) {
       .def_prop_ro(
           "bits_per_weight", [](const Packed& p) { return p.matrix().bits_per_weight(); },
           "8 * nbytes / (n * k).")
-      .def_static("from_bytes", &from_bytes, nb::arg("data"),
-                  "Checks and copies packed bytes: any object with the buffer protocol, or a "
-                  "one-dimensional uint8 array in host memory; zero bytes up to a multiple of 256 may "
-                  "follow, as in packed checkpoints. Raises ValueError for bytes that "
-                  "do not follow docs/format.md.")
+      .def_static(
+          "from_bytes", &from_bytes, nb::arg("data"),
+          "Checks and copies packed bytes: any object with the buffer protocol, or a "
+          "one-dimensional uint8 array in host memory; zero bytes up to a multiple of 256 may "
+          "follow, as in packed checkpoints. Raises ValueError for bytes that "
+          "do not follow docs/format.md.")
       .def("tobytes", &to_bytes, "A copy of the packed bytes.")
       .def("__repr__", &repr)
       .def("__getstate__", &to_bytes)
@@ -206,8 +210,7 @@ void bind_packed(nb::module_& module) {
              nb::arg("max_exception_rate"));
   module.def("unpack", &unpack_array, nb::arg("packed"), nb::arg("out").noconvert(),
              nb::arg("threads"));
-  module.def("linear", &linear_array, nb::arg("x"), nb::arg("packed"),
-             nb::arg("out").noconvert());
+  module.def("linear", &linear_array, nb::arg("x"), nb::arg("packed"), nb::arg("out").noconvert());
   module.def("pack_cuda", &pack_on_cuda, nb::arg("weight"), nb::arg("n"), nb::arg("k"),
              nb::arg("max_exception_rate"), nb::arg("stream"));
   module.def("torch_bytes", &torch_bytes, nb::arg("packed"));
