@@ -115,6 +115,32 @@ std::uint32_t extra_of(const format::ExceptionHead& head) {
   return (is_used(head.groups[1].entries[0]) ? 1 : 0) + head.more_end - head.more_begin;
 }
 
+/// Whether a weight is Inf or NaN, from sections that are complete: images are written more than
+/// once, so their layout does not say.
+bool any_nonfinite(const format::Header& header, const std::byte* bytes) {
+  const auto any = [](const auto* begin, std::uint64_t size, auto exponent) {
+    return std::any_of(begin, begin + size, [&](auto v) { return (v & exponent) == exponent; });
+  };
+  const std::byte* const tiles = bytes + header.tiles_offset;
+  switch (static_cast<Encoding>(header.encoding)) {
+    case Encoding::raw16:
+      return any(reinterpret_cast<const std::uint16_t*>(tiles), header.tiles_bytes / 2,
+                 std::uint16_t{0x7F80});
+    case Encoding::raw32:
+      return any(reinterpret_cast<const std::uint32_t*>(tiles), header.tiles_bytes / 4,
+                 std::uint32_t{0x7F800000});
+    case Encoding::split12:
+      break;
+  }
+  const auto* const groups =
+      reinterpret_cast<const format::ExceptionGroup*>(bytes + header.groups_offset);
+  return std::any_of(groups, groups + header.group_count, [](const auto& group) {
+    return std::any_of(std::begin(group.entries), std::end(group.entries), [](const auto& entry) {
+      return is_used(entry) && (entry.bits & 0x7F80) == 0x7F80;
+    });
+  });
+}
+
 std::uint64_t count_used(const format::ExceptionGroup& group) {
   return static_cast<std::uint64_t>(std::count_if(std::begin(group.entries),
                                                   std::end(group.entries),
@@ -215,7 +241,7 @@ PackedMatrix read_image(const ImageLayout& layout, std::span<const std::byte> im
     std::memcpy(buffer.data() + header.extra_offset, extra_begin.data(),
                 extra_begin.size() * sizeof(std::uint32_t));
   }
-  finish(buffer, header, layout.has_nonfinite);
+  finish(buffer, header, any_nonfinite(header, buffer.data()));
   return PackedAccess::check_and_adopt(std::move(buffer));
 }
 

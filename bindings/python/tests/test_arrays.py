@@ -163,6 +163,19 @@ def test_device_images_of_raw_weights():
         assert _core.read_image(layout, image.ctypes.data, image.size).tobytes() == packed.tobytes()
 
 
+@pytest.mark.parametrize("rate", [0, 1])
+def test_an_image_that_is_written_again(rate):
+    """The second weights hold Inf and NaN, the first none: the packed matrix must say so."""
+    w = weights(40, 100)
+    w[::7, ::5] = 0
+    layout, _ = image_of(slimgemm.pack(w, max_exception_rate=rate), 5)
+    for odd in (0x7F80, 0xFFC1, 0x0001):
+        w[::7, ::5] = odd
+        packed = slimgemm.pack(w, max_exception_rate=rate)
+        _, image = image_of(packed, 0, layout)
+        assert _core.read_image(layout, image.ctypes.data, image.size).tobytes() == packed.tobytes()
+
+
 def test_weights_that_an_image_has_no_room_for():
     layout, _ = image_of(slimgemm.pack(weights(16, 640)), 2)
     w = weights(16, 640)
