@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # On a machine with a Hopper GPU: compiles the Python module against build/prebuilt
-# (scripts/python_prebuilt.sh makes it), runs the tests, then measures. Needs no network; Python with
-# torch, numpy, nanobind and pytest, CMake and a C++20 compiler.
+# (scripts/python_prebuilt.sh makes it), runs the tests, then measures. Needs no network, but Python
+# with torch, numpy, nanobind and pytest, CMake and a C++20 compiler.
 #
 #   bindings/python/gpu_check.sh [test|measure|all] [folder for results]
 set -euo pipefail

@@ -125,7 +125,8 @@ class PackedLinear(nn.Module):
         return layer
 
     @classmethod
-    def empty(cls, in_features, out_features, bias=True, dtype=torch.bfloat16, device=None, **options):
+    def empty(cls, in_features, out_features, bias=True, dtype=torch.bfloat16, device=None,
+              **options):
         """A layer without weights, to be filled by load_state_dict(), load_packed_() or
         update_(). A call before that is an error."""
         return cls(in_features, out_features, bias, dtype=dtype, device=device, **options)
