@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 #include <unordered_map>
+#include <vector>
 
 namespace slimgemm::python {
 namespace {
@@ -21,17 +22,20 @@ struct Weights {
   std::uintptr_t address;
 };
 
+// Layers by the address of their weights. Layers may share one (the bytes of one Packed); an entry
+// may outlive its memory (a tensor that was taken from its layer), then the last layer is the one.
 class Registry {
  public:
   void add(const std::shared_ptr<const Weights>& weights) {
     const std::unique_lock lock(mutex_);
-    by_address_[weights->address] = weights;
+    by_address_[weights->address].push_back(weights);
   }
-  // A later layer at the same address (memory that was given back and used again) stays.
   void remove(const std::shared_ptr<const Weights>& weights) {
     const std::unique_lock lock(mutex_);
     const auto found = by_address_.find(weights->address);
-    if (found != by_address_.end() && found->second == weights) by_address_.erase(found);
+    if (found == by_address_.end()) return;
+    std::erase(found->second, weights);
+    if (found->second.empty()) by_address_.erase(found);
   }
   [[nodiscard]] std::shared_ptr<const Weights> find(std::uintptr_t address) const {
     const std::shared_lock lock(mutex_);
@@ -49,12 +53,12 @@ class Registry {
              "layer with layer.to(), and replace weights with layer.update_() or load_packed_()";
       throw Error(ErrorCode::invalid_argument, message.str());
     }
-    return found->second;
+    return found->second.back();
   }
 
  private:
   mutable std::shared_mutex mutex_;
-  std::unordered_map<std::uintptr_t, std::shared_ptr<const Weights>> by_address_;
+  std::unordered_map<std::uintptr_t, std::vector<std::shared_ptr<const Weights>>> by_address_;
 };
 
 // Never destroyed: layers may outlive the module's static objects.

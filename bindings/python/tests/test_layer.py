@@ -287,6 +287,17 @@ def test_memory_of_a_layer_is_given_back():
     assert weights_alone.data_ptr() == address
 
 
+def test_layers_that_share_packed_bytes():
+    packed = st.pack_weight(linear().weight)
+    x = x_of(2, 100)
+    first = st.PackedLinear.from_packed(packed)
+    want = first(x)
+    second = st.PackedLinear.from_packed(packed)
+    assert second.weights.data_ptr() == first.weights.data_ptr()
+    del second
+    assert same_bits(first(x), want)
+
+
 @pytest.mark.parametrize("call, error, text", [
     (lambda l: l(torch.zeros(2, 99, dtype=BF16)), ValueError, "99"),
     (lambda l: l(torch.zeros(2, 100, dtype=torch.float16)), TypeError, "float16"),

@@ -138,7 +138,8 @@ def needs_operator(x):
     Everywhere else the layer calls the kernel directly, which saves half of the host's time."""
     return (torch.compiler.is_compiling() or type(x) is not torch.Tensor or
             (x.requires_grad and torch.is_grad_enabled()) or
-            torch._C._len_torch_dispatch_stack() > 0)
+            torch._C._len_torch_dispatch_stack() > 0 or
+            torch._C._functorch.peek_interpreter_stack() is not None)
 
 
 def linear_now(x, weights, out_features, out_dtype, dense_from):
