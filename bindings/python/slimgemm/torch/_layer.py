@@ -138,9 +138,14 @@ class PackedLinear(nn.Module):
             return functional.linear(x.to(self.dtype), self.weight, self.bias)
         if x.dtype is not torch.bfloat16:
             x = self._autocast(x)
-        call = _ops.linear if _ops.needs_operator(x) else _ops.linear_now
-        out = call(x, self.weights, self.out_features, self.dtype, self.dense_from)
-        return out if self.bias is None else out + self.bias
+        if _ops.needs_operator(x):
+            out = _ops.linear(x, self.weights, self.out_features, self.dtype, self.dense_from)
+            return out if self.bias is None else out + self.bias
+        # Past nn.Module.__getattr__, which takes a microsecond.
+        out = _ops.linear_now(x, self._buffers["weights"], self.out_features, self.dtype,
+                              self.dense_from)
+        bias = self._parameters["bias"] if "bias" in self._parameters else self.bias
+        return out if bias is None else out + bias
 
     @property
     def weight(self):
