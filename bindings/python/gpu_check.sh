@@ -4,12 +4,15 @@
 # (scripts/python_prebuilt.sh makes it), runs the tests, then measures. Needs no network, but Python
 # with torch, numpy, nanobind and pytest, CMake and a C++20 compiler.
 #
-#   bindings/python/gpu_check.sh [test|measure|all] [folder for results]
+#   bindings/python/gpu_check.sh [test|measure|all] [folder for results] [arguments of pytest]
+#
+# Without arguments pytest runs the tests that need a GPU (-m gpu).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 what=${1:-all}
 results=${2:-build/python-results}
+[ $# -gt 2 ] && pytest_arguments=("${@:3}") || pytest_arguments=(-m gpu)
 python=${PYTHON:-python3}
 mkdir -p "$results"
 
@@ -30,7 +33,8 @@ export PYTHONPATH=$PWD/build/python-gpu
 
 status=0
 if [ "$what" != measure ]; then
-  "$python" -m pytest -q -ra -p no:cacheprovider bindings/python/tests 2>&1 |
+  "$python" -m pytest -q -ra -p no:cacheprovider --durations=5 \
+    "${pytest_arguments[@]}" bindings/python/tests 2>&1 |
     tee "$results/tests.txt" || status=1
 fi
 if [ "$what" != test ]; then
