@@ -4,6 +4,7 @@
 #include "cuda/kernel_entry.hpp"
 #include "cuda/tensor_map.hpp"
 #include "cuda/tile_kernel_args.hpp"
+#include "cuda/unpack.hpp"
 #include "support/aligned_buffer.hpp"
 
 #include <memory>
@@ -95,6 +96,7 @@ CudaBackend::CudaBackend(const ImageLayout& layout, const void* image, const Lin
   const DeviceGuard guard(device_);
   gpu_ = read_facts(device_);
   prepare_kernels(encoding_);
+  load_unpack_kernels();
 }
 
 std::int64_t CudaBackend::weight_bytes(std::int64_t rows) const {

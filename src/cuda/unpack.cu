@@ -4,6 +4,7 @@
 
 #include "cuda/check.hpp"
 #include "cuda/device_memory.hpp"
+#include "cuda/unpack.hpp"
 #include "cuda/unpack_kernels.cuh"
 #include "format/device_image.hpp"
 
@@ -50,6 +51,19 @@ int device_of_image(const void* image) {
 }
 
 }  // namespace
+
+void cuda::load_unpack_kernels() {
+  const void* const kernels[] = {
+      reinterpret_cast<const void*>(cuda::unpack::unpack_bf16_tiles<Encoding::split12>),
+      reinterpret_cast<const void*>(cuda::unpack::unpack_bf16_tiles<Encoding::raw16>),
+      reinterpret_cast<const void*>(cuda::unpack::unpack_f32_tiles),
+      reinterpret_cast<const void*>(cuda::unpack::unpack_exceptions),
+  };
+  for (const void* const kernel : kernels) {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  }
+}
 
 void unpack_image_cuda(const ImageLayout& layout, const void* image, void* out,
                        std::int64_t row_begin, std::int64_t row_end, void* stream) {
