@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """PackedLinear and torch.ops.slimgemm on the CPU."""
 
+import ast
 import copy
+import inspect
 import io
+import pathlib
 import pickle
 
 import numpy as np
@@ -287,6 +290,40 @@ def test_memory_of_a_layer_is_given_back():
     assert weights_alone.data_ptr() == address
 
 
+def test_plan():
+    layer = st.PackedLinear.from_linear(linear())
+    assert "cpu/" in layer.plan(8) and "cpu/" in layer.plan(100_000)
+    layer.exact = True
+    assert "F.linear" in layer.plan(8)
+    assert not _ops.is_dense(4095, BF16, 4096) and _ops.is_dense(4096, BF16, 4096)
+    assert not _ops.is_dense(10**6, BF16, 0) and not _ops.is_dense(4096, torch.float32, 4096)
+
+
+def parameters(function):
+    """Names of the parameters of a function, from its definition in a stub."""
+    arguments = function.args
+    names = [a.arg for a in arguments.posonlyargs + arguments.args + arguments.kwonlyargs]
+    names += [a.arg for a in (arguments.vararg, arguments.kwarg) if a]
+    return [name for name in names if name not in ("self", "cls")]
+
+
+@pytest.mark.parametrize("module", [slimgemm, st], ids=lambda module: module.__name__)
+def test_the_stubs_say_what_the_code_says(module):
+    tree = ast.parse(pathlib.Path(module.__file__).with_suffix(".pyi").read_text())
+    checked = 0
+    for node in tree.body:
+        members = node.body if isinstance(node, ast.ClassDef) else [node]
+        owner = getattr(module, node.name) if isinstance(node, ast.ClassDef) else module
+        for member in members:
+            if isinstance(member, ast.FunctionDef) and not member.decorator_list:
+                given = list(inspect.signature(getattr(owner, member.name)).parameters)
+                assert [n for n in given if n != "self"] == parameters(member), member.name
+                checked += 1
+    assert checked >= 2
+    for name in module.__all__:
+        assert name in ast.unparse(tree), name
+
+
 def test_layers_that_share_packed_bytes():
     packed = st.pack_weight(linear().weight)
     x = x_of(2, 100)
@@ -300,6 +337,8 @@ def test_layers_that_share_packed_bytes():
 
 @pytest.mark.parametrize("call, error, text", [
     (lambda l: l(torch.zeros(2, 99, dtype=BF16)), ValueError, "99"),
+    (lambda l: l(torch.zeros(0, 99, dtype=BF16)), ValueError, "99"),
+    (lambda l: l(torch.zeros(2, 0, dtype=BF16)), ValueError, "is 0"),
     (lambda l: l(torch.zeros(2, 100, dtype=torch.float16)), TypeError, "float16"),
     (lambda l: l(torch.zeros(2, 100, dtype=BF16, device="meta")), Exception, ""),
     (lambda l: st.PackedLinear.empty(100, 48)(x_of(2, 100)), ValueError, "no weights yet"),

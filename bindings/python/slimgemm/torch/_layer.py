@@ -178,6 +178,11 @@ class PackedLinear(nn.Module):
 
     def plan(self, m):
         """Which kernel serves m tokens, and why, in one line of text."""
+        many = self._layout is not None and _ops.is_dense(m, self.dtype, self.dense_from)
+        if self.exact or many:
+            why = "exact=True" if self.exact else f"dense_from={self.dense_from} tokens or more"
+            return (f"m={m} n={self.out_features} k={self.in_features}: decoded into scratch "
+                    f"memory, then torch's F.linear ({why})")
         return self._layer.plan(m)
 
     def update_(self, weight):

@@ -46,12 +46,10 @@ def _run(x, weights, out_features, out_dtype, stream):
     # Without a dtype, which takes longer, where x has the right one.
     out = (x.new_empty(shape) if out_dtype is torch.bfloat16 else
            x.new_empty(shape, dtype=out_dtype))
-    if out.numel() == 0 or x.numel() == 0:
-        return out.zero_()
     x, stride = _rows(x)
     k = x.shape[-1]
-    _core.run(weights.data_ptr(), x.data_ptr(), x.numel() // k, k, stride, out.data_ptr(),
-              out_features, out.element_size(), stream)
+    _core.run(weights.data_ptr(), x.data_ptr(), x.numel() // max(k, 1), k, stride,
+              out.data_ptr(), out_features, out.element_size(), stream)
     return out
 
 
@@ -59,8 +57,13 @@ def _linear_cpu(x, weights, out_features, out_dtype, dense_from):
     return _run(x, weights, out_features, out_dtype, 0)
 
 
+def is_dense(m, dtype, dense_from):
+    """Whether a GPU decodes the weights for m tokens and calls cuBLAS."""
+    return 0 < dense_from <= m and dtype is torch.bfloat16
+
+
 def _linear_cuda(x, weights, out_features, out_dtype, dense_from):
-    if 0 < dense_from * x.shape[-1] <= x.numel() and out_dtype is torch.bfloat16:
+    if is_dense(x.numel() // max(x.shape[-1], 1), out_dtype, dense_from):
         return _linear_dense(x, weights, out_features)
     stream = torch._C._cuda_getCurrentRawStream(weights.device.index)
     return _run(x, weights, out_features, out_dtype, stream)
