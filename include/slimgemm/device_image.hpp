@@ -28,12 +28,13 @@ struct ImageLayout {
 
 inline constexpr std::size_t image_alignment = 256;
 
-/// The layout of a packed matrix. spare_groups: more room than it needs, for weights that are
-/// written into the image later. Errors: invalid_argument.
+/// The layout of a packed matrix. spare_groups: at least so much more room than it needs, for
+/// weights that are written into the image later; the sum is rounded up to a multiple of twice as
+/// many, so that matrices of one shape mostly have images of one size. Errors: invalid_argument.
 ImageLayout image_layout(const PackedMatrix& packed, std::int64_t spare_groups = 0);
 
-/// Groups that cost about 0.13 % of the image's bytes: a spare that lets weights which have changed
-/// a little be written into the image.
+/// Spare groups that cost about 0.13 % of the image's bytes when rounded up: they let weights which
+/// have changed a little be written into the image.
 std::int64_t default_spare_groups(std::int64_t n, std::int64_t k);
 
 /// Writes the image of a packed matrix in host memory, to be copied to the device.

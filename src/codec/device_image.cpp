@@ -157,23 +157,32 @@ std::uint64_t ImageLayout::size_bytes() const {
 }
 
 std::int64_t default_spare_groups(std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t tiles_per_group = 64;
-  constexpr std::int64_t least = 4;
+  constexpr std::int64_t tiles_per_group = 128;
+  constexpr std::int64_t least = 2;
   const auto tiles = static_cast<std::int64_t>(
       format::tiles_along(static_cast<std::uint64_t>(n), format::tile_rows) *
       format::tiles_along(static_cast<std::uint64_t>(k), format::tile_k));
   return std::max(least, tiles / tiles_per_group);
 }
 
+void check_spare_groups(std::int64_t spare_groups) {
+  constexpr std::int64_t most = max_dimension / 4;  // rounded up it must fit, too
+  if (spare_groups < 0 || spare_groups > most) {
+    refuse("spare_groups is " + std::to_string(spare_groups) + ": it must be 0 to " +
+           std::to_string(most));
+  }
+}
+
 ImageLayout image_layout(const PackedMatrix& packed, std::int64_t spare_groups) {
-  check_range("more_groups", spare_groups, 0, max_dimension);
+  check_spare_groups(spare_groups);
   const bool split12 = packed.encoding() == Encoding::split12;
   return {.n = packed.n(),
           .k = packed.k(),
           .encoding = packed.encoding(),
           .window_base = packed.window_base(),
           .has_nonfinite = (PackedAccess::header(packed).flags & format::has_nonfinite) != 0,
-          .more_groups = split12 ? more_begins(packed).back() + spare_groups : 0};
+          .more_groups =
+              split12 ? format::groups_with_spare(more_begins(packed).back(), spare_groups) : 0};
 }
 
 void write_image(const PackedMatrix& packed, const ImageLayout& layout,

@@ -71,8 +71,10 @@ class Packer {
                        .has_nonfinite = choice.has_nonfinite};
     if (choice.encoding == Encoding::raw16) return layout;
     const std::uint64_t groups = more_begins(choice.window_base).back();
-    layout.more_groups = static_cast<std::int64_t>(groups) + spare;
-    if (layout.more_groups <= max_dimension) return layout;
+    if (groups <= static_cast<std::uint64_t>(max_dimension / 2)) {
+      layout.more_groups = format::groups_with_spare(static_cast<std::int64_t>(groups), spare);
+      return layout;
+    }
     return {.n = layout.n, .k = layout.k, .has_nonfinite = choice.has_nonfinite};
   }
 
@@ -248,11 +250,7 @@ PackedMatrix pack_cuda(const std::uint16_t* w, std::int64_t n, std::int64_t k,
 ImageLayout plan_image_cuda(const std::uint16_t* w, std::int64_t n, std::int64_t k,
                             const PackOptions& options, std::int64_t spare_groups, void* stream) {
   check_pack_arguments(n, k, options);
-  if (spare_groups < 0 || spare_groups > max_dimension) {
-    throw Error(ErrorCode::invalid_argument, "spare_groups is " + std::to_string(spare_groups) +
-                                                 ": it must be 0 to " +
-                                                 std::to_string(max_dimension));
-  }
+  check_spare_groups(spare_groups);
   const int device = cuda::pack::device_of(w, "w");
   const cuda::DeviceGuard guard(device);
   return cuda::pack::Packer(matrix_of(w, n, k), device, static_cast<cudaStream_t>(stream))

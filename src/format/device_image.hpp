@@ -31,6 +31,14 @@ constexpr std::uint32_t groups_after_head(std::uint32_t extra_groups) {
   return extra_groups > 1 ? extra_groups - 1 : 0;
 }
 
+/// Room for groups after the heads: what is needed and `spare` more, rounded up to a multiple of
+/// twice that, so that most matrices of one shape have images of one size.
+constexpr std::int64_t groups_with_spare(std::int64_t needed, std::int64_t spare) {
+  if (spare == 0) return needed;
+  const std::int64_t step = 2 * spare;
+  return (needed + spare + step - 1) / step * step;
+}
+
 /// Byte offsets of a device image.
 struct ImageOffsets {
   constexpr ImageOffsets(Encoding encoding, std::uint64_t n, std::uint64_t k)

@@ -74,6 +74,16 @@ TEST(DeviceImage, TakesOtherWeightsWhereTheyFit) {
                  [&] { image_of(packed_with(0.02, 100, 704), layout); });
 }
 
+TEST(DeviceImage, OfOneShapeMostlyHaveOneSize) {
+  const std::int64_t spare = default_spare_groups(100, 700);
+  const std::uint64_t none = image_layout(packed_with(0.0), spare).size_bytes();
+  EXPECT_EQ(image_layout(packed_with(0.001), spare).size_bytes(), none);
+  EXPECT_GT(image_layout(packed_with(0.02), spare).size_bytes(), none);
+  EXPECT_EQ(image_layout(packed_with(0.0), spare).more_groups, 2 * spare);
+  expect_refused(ErrorCode::invalid_argument, "spare_groups is -1",
+                 [] { image_layout(packed_with(0.0), -1); });
+}
+
 TEST(DeviceImage, RefusesWhatIsNoImage) {
   const PackedMatrix packed = packed_with(0.02);
   const ImageLayout layout = image_layout(packed);
