@@ -14,7 +14,7 @@ import slimgemm
 from slimgemm import _core
 from slimgemm import torch as st
 from slimgemm.torch import _ops
-from test_layer import linear, same_bits, tensor, x_of
+from test_layer import graphs_of_layers_compiled_one_by_one, linear, same_bits, tensor, x_of
 
 
 def reason_to_skip():
@@ -235,6 +235,17 @@ def test_compile(mode):
         model[1].update_(cuda_linear(512, 512, seed=9).weight)
         x = x_of(1, 512).cuda()
         assert torch.allclose(compiled(x).float(), model(x).float(), rtol=0.02, atol=0.02)
+
+
+def test_layers_of_one_shape_share_a_compiled_graph():
+    layers = []
+    for seed in range(4):
+        dense = cuda_linear(1024, 2048, seed=seed)
+        with torch.no_grad():
+            dense.weight[:16, :4 * seed] = 0  # up to 192 exceptions: not the same number in each
+        layers.append(st.PackedLinear.from_linear(dense))
+    assert len({layer.weights.numel() for layer in layers}) == 1
+    assert graphs_of_layers_compiled_one_by_one(layers, x_of(2, 2048).cuda()) == 1
 
 
 def test_gradients():

@@ -129,25 +129,21 @@ def test_compile(exact):
     assert same_bits(compiled(x_of(3, 100)), layer(x_of(3, 100)))
 
 
-def test_layers_of_one_shape_share_a_compiled_graph():
-    layers = [st.PackedLinear.from_linear(linear(seed=i)) for i in range(3)]
-    count = 0
-
-    def backend(graph, _):
-        nonlocal count
-        count += 1
-        return graph
-
+def graphs_of_layers_compiled_one_by_one(layers, x):
+    """As engines do it that compile a block of a model, not the whole."""
     torch._dynamo.reset()
-
-    @torch.compile(backend=backend, fullgraph=True, dynamic=False)
-    def call(weights, x):
-        return _ops.linear(x, weights, 48, BF16, 0)
-
-    size = {layer.weights.numel() for layer in layers}
+    torch._dynamo.utils.counters.clear()
     for layer in layers:
-        assert same_bits(call(layer.weights, x_of(2, 100)) + layer.bias, layer(x_of(2, 100)))
-    assert count == len(size)
+        block = torch.nn.Sequential(layer, torch.nn.SiLU())
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        assert same_bits(compiled(x), block(x))
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def test_layers_of_one_shape_share_a_compiled_graph():
+    layers = [st.PackedLinear.from_linear(linear(64, 256, seed=i)) for i in range(12)]
+    assert len({layer.weights.numel() for layer in layers}) == 1
+    assert graphs_of_layers_compiled_one_by_one(layers, x_of(2, 256)) == 1
 
 
 def test_inductor():
