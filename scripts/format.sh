@@ -10,7 +10,7 @@ if ! have clang-format; then
   exit 0
 fi
 version=$(clang-format --version | sed 's/.*version \([0-9]*\).*/\1/')
-mapfile -t files < <(find include src tools tests benchmarks examples -regextype egrep \
+mapfile -t files < <(find include src tools tests benchmarks examples bindings -regextype egrep \
                        -regex '.*\.(h|hpp|cpp|cu|cuh|c)' | sort)
 if [ "${1:-}" != --check ]; then
   [ "$version" = $version_pinned ] || die "this is clang-format $version, not $version_pinned"

@@ -31,7 +31,7 @@ kept = {}
 for command in json.load(open(commands)):
     name = os.path.relpath(command["file"])
     wanted = any(re.search(pattern, name) for pattern in patterns)
-    if wanted and name.endswith(".cpp") and not name.startswith("build"):
+    if wanted and name.endswith(".cpp") and not name.startswith(("build", "..")):
         kept[name] = command
 json.dump(list(kept.values()), open(f"{lint_dir}/compile_commands.json", "w"))
 print(len(kept))

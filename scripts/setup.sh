@@ -26,6 +26,10 @@ cmake_is_new_enough() {
 }
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
+python_headers() {
+  python3 -c 'import os, sysconfig
+exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null
+}
 clang_runtime() {
   have clang && [ -n "$(find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' \
                         -print -quit 2>/dev/null)" ]
@@ -68,6 +72,7 @@ collect() {
   if [ "$purpose" = test ]; then
     need required libgtest-dev "tests" header gtest/gtest.h
     need required python3 "style test" have python3
+    need optional python3-dev "Python package" python_headers
     need optional libbenchmark-dev "benchmarks" header benchmark/benchmark.h
     need optional clang-format "formatting check" have clang-format
     need optional clang-tidy "lint" have clang-tidy

@@ -9,6 +9,8 @@
 
 namespace slimgemm {
 
+struct ImageLayout;
+
 struct LinearOptions {
   Device device = Device::cpu;
   int cuda_device = 0;  ///< CUDA device ordinal
@@ -61,6 +63,8 @@ class Linear {
   class Backend;
 
  private:
+  friend Linear linear_over_image(const ImageLayout& layout, const void* image,
+                                  const LinearOptions& options);
   Linear(std::shared_ptr<const Backend> backend, std::int64_t begin, std::int64_t end)
       : backend_(std::move(backend)), row_begin_(begin), row_end_(end) {}
   std::shared_ptr<const Backend> backend_;

@@ -2,6 +2,7 @@
 // The whole C++ API.
 #pragma once
 
+#include <slimgemm/device_image.hpp>
 #include <slimgemm/error.hpp>
 #include <slimgemm/linear.hpp>
 #include <slimgemm/packed.hpp>

@@ -42,6 +42,9 @@ Bf16Encoding choose_encoding(const ExponentHistogram& histogram, double max_exce
 /// Errors: invalid_argument if n or k is not in [1, 2^31 - 1] or the rate not in [0, 1].
 void check_pack_arguments(std::int64_t n, std::int64_t k, const PackOptions& options);
 
+/// Errors: invalid_argument for a negative number, or one that is too large for an image.
+void check_spare_groups(std::int64_t spare_groups);
+
 /// Groups that row tile needs beyond its first one, for so many exceptions.
 constexpr std::uint64_t extra_groups(std::uint64_t exceptions) {
   return exceptions <= 16 ? 0 : (exceptions + 15) / 16 - 1;

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cuda_backend.hpp"
 
-#include "codec/packed_access.hpp"
 #include "cuda/kernel_entry.hpp"
 #include "cuda/tensor_map.hpp"
 #include "cuda/tile_kernel_args.hpp"
+#include "cuda/unpack.hpp"
+#include "support/aligned_buffer.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
 
 namespace slimgemm::cuda {
 namespace {
@@ -48,15 +45,6 @@ plan::GpuFacts read_facts(int device) {
   return gpu;
 }
 
-template <class T>
-DeviceMemory upload(std::span<const T> from) {
-  if (from.empty()) return {};
-  DeviceMemory memory(from.size_bytes());
-  check(cudaMemcpy(memory.as<void>(), from.data(), from.size_bytes(), cudaMemcpyHostToDevice),
-        "copy of " + std::to_string(from.size_bytes()) + " weight bytes to the GPU");
-  return memory;
-}
-
 const void* kernel_for(const plan::Instance& instance) {
   return instance.family == plan::Family::stream ? stream_kernel_for(instance.index)
                                                  : tile_kernel_for(instance.index);
@@ -71,72 +59,59 @@ void prepare_kernels(Encoding encoding) {
   }
 }
 
-/// Packed split12 tiles as they lie on the GPU: every row tile is followed by its ExceptionHead.
-std::vector<unsigned char> tiles_with_heads(const PackedMatrix& weights,
-                                            std::size_t row_tile_bytes) {
-  const auto tiles = std::as_bytes(PackedAccess::tiles(weights));
-  const auto groups = PackedAccess::groups(weights);
-  const auto extra_begin = PackedAccess::extra_begin(weights);
-  const auto row_tiles = static_cast<std::size_t>(PackedAccess::row_tiles(weights));
-  const std::size_t tile_bytes = tiles.size() / row_tiles;
-  std::vector<unsigned char> bytes(row_tiles * row_tile_bytes);
-  for (std::size_t r = 0; r < row_tiles; ++r) {
-    unsigned char* const to = &bytes[r * row_tile_bytes];
-    std::memcpy(to, tiles.data() + r * tile_bytes, tile_bytes);
-    const std::uint32_t extra = extra_begin[r + 1] - extra_begin[r];
-    ExceptionHead head{};
-    for (format::ExceptionEntry& entry : head.groups[1].entries) entry.row = format::unused_row;
-    head.groups[0] = groups[r];
-    if (extra > 0) head.groups[1] = groups[row_tiles + extra_begin[r]];
-    head.groups[0].entries[0].zero = extra > 1 ? 1 : 0;
-    head.more_begin = extra_begin[r] + (extra > 0 ? 1 : 0);
-    head.more_end = extra_begin[r + 1];
-    std::memcpy(to + tile_bytes, &head, sizeof(head));
-  }
-  return bytes;
+DeviceMemory upload(const PackedMatrix& weights, const ImageLayout& layout, int device) {
+  const DeviceGuard guard(device);
+  AlignedBuffer host(layout.size_bytes());
+  write_image(weights, layout, {host.data(), host.size()});
+  DeviceMemory memory(host.size());
+  check(cudaMemcpy(memory.as<void>(), host.data(), host.size(), cudaMemcpyHostToDevice),
+        "copy of " + std::to_string(host.size()) + " weight bytes to the GPU");
+  // A copy from pageable memory may return before it has arrived; a caller's stream need not wait.
+  check(cudaDeviceSynchronize(), "copy of the weights to the GPU");
+  return memory;
 }
+
+DType dtype_of(Encoding encoding) { return encoding == Encoding::raw32 ? DType::f32 : DType::bf16; }
 
 }  // namespace
 
 CudaBackend::CudaBackend(const PackedMatrix& weights, const LinearOptions& options)
-    : Linear::Backend(weights.n(), weights.k(), weights.dtype(), Device::cuda),
+    : CudaBackend(image_layout(weights), nullptr, options) {
+  owned_ = upload(weights, image_layout(weights), device_);
+  image_ = owned_.as<unsigned char>();
+}
+
+CudaBackend::CudaBackend(const ImageLayout& layout, const void* image, const LinearOptions& options)
+    : Linear::Backend(layout.n, layout.k, dtype_of(layout.encoding), Device::cuda),
       device_(options.cuda_device),
-      encoding_(weights.encoding()),
-      row_tiles_(static_cast<std::uint32_t>(PackedAccess::row_tiles(weights))),
-      k_tiles_(static_cast<int>(PackedAccess::k_tiles(weights))),
-      decode_{.window = static_cast<std::uint32_t>(weights.window_base() / 2) * 0x01010101u,
-              .nonfinite = (PackedAccess::header(weights).flags & format::has_nonfinite) != 0},
+      encoding_(layout.encoding),
+      offsets_(layout.encoding, static_cast<std::uint64_t>(layout.n),
+               static_cast<std::uint64_t>(layout.k)),
+      decode_{.window = static_cast<std::uint32_t>(layout.window_base / 2) * 0x01010101u,
+              .nonfinite = layout.has_nonfinite},
       programmatic_launch_(options.programmatic_launch),
-      group_count_(static_cast<std::int64_t>(PackedAccess::header(weights).group_count)) {
+      more_groups_(layout.more_groups),
+      image_(static_cast<const unsigned char*>(image)) {
   require_hopper(device_);
   const DeviceGuard guard(device_);
   gpu_ = read_facts(device_);
   prepare_kernels(encoding_);
+  load_unpack_kernels();
   if (options.batch_invariant) {
     k_orders_ = {plan::choose_k_order(problem(n, 1, true), gpu_),
                  plan::choose_k_order(problem(n, 1, false), gpu_)};
   }
-  if (encoding_ == Encoding::split12) {
-    tiles_ = upload(std::span<const unsigned char>(
-        tiles_with_heads(weights, static_cast<std::size_t>(row_tile_bytes()))));
-    more_groups_ = upload(PackedAccess::groups(weights).subspan(row_tiles_));
-  } else {
-    tiles_ = upload(PackedAccess::tiles(weights));
-  }
-  // A copy from pageable memory may return before it has arrived; a caller's stream need not wait.
-  check(cudaDeviceSynchronize(), "copy of the weights to the GPU");
 }
 
 std::int64_t CudaBackend::weight_bytes(std::int64_t rows) const {
   const auto row_tiles =
       static_cast<std::int64_t>(format::tiles_along(static_cast<std::uint64_t>(rows), 16));
-  std::int64_t bytes = row_tiles * k_tiles_ * plan::tile_bytes(encoding_);
+  std::int64_t bytes = row_tiles * k_tiles() * plan::tile_bytes(encoding_);
   if (encoding_ == Encoding::split12) {
     // The heads; row tiles with more groups read those, too (on average).
     constexpr auto group_bytes = static_cast<std::int64_t>(sizeof(format::ExceptionGroup));
-    const std::int64_t rest =
-        std::max<std::int64_t>(group_count_ - head_groups * std::int64_t{row_tiles_}, 0);
-    bytes += head_groups * row_tiles * group_bytes + rest * group_bytes * row_tiles / row_tiles_;
+    bytes += head_groups * row_tiles * group_bytes +
+             more_groups_ * group_bytes * row_tiles / static_cast<std::int64_t>(offsets_.row_tiles);
   }
   return bytes;
 }
@@ -164,23 +139,14 @@ void CudaBackend::run_with(const plan::KernelPlan& plan, const RunArgs& args) co
   }
 }
 
-std::uint64_t CudaBackend::head_offset() const {
-  return static_cast<std::uint64_t>(k_tiles_) *
-         static_cast<std::uint64_t>(plan::tile_bytes(encoding_));
-}
-
-std::uint64_t CudaBackend::row_tile_bytes() const {
-  return head_offset() + (encoding_ == Encoding::split12 ? sizeof(ExceptionHead) : 0);
-}
-
 ExceptionView CudaBackend::exceptions() const {
-  return {head_offset(), more_groups_.as<format::ExceptionGroup>()};
+  return {offsets_.head, reinterpret_cast<const format::ExceptionGroup*>(image_ + offsets_.more)};
 }
 
 void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const {
   StreamArgs kernel_args{};
-  kernel_args.tiles = tiles_.as<unsigned char>();
-  kernel_args.row_tile_bytes = row_tile_bytes();
+  kernel_args.tiles = image_;
+  kernel_args.row_tile_bytes = offsets_.row_tile_bytes;
   kernel_args.x = args.x;
   kernel_args.x_stride_bytes = static_cast<std::uint32_t>(args.x_row_stride * 2);
   kernel_args.out = args.out;
@@ -188,7 +154,7 @@ void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& arg
   kernel_args.decode = decode_;
   kernel_args.m = static_cast<int>(args.m);
   kernel_args.k = static_cast<int>(k);
-  kernel_args.k_tiles = k_tiles_;
+  kernel_args.k_tiles = k_tiles();
   kernel_args.rows = static_cast<int>(args.row_end - args.row_begin);
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
   kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);
@@ -202,14 +168,14 @@ void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& arg
 void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const {
   TileArgs kernel_args{};
   kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows, 1);
-  kernel_args.tiles = tiles_.as<unsigned char>();
-  kernel_args.row_tile_bytes = row_tile_bytes();
+  kernel_args.tiles = image_;
+  kernel_args.row_tile_bytes = offsets_.row_tile_bytes;
   kernel_args.exceptions = exceptions();
   kernel_args.out = args.out;
   kernel_args.m = args.m;
   kernel_args.rows = args.row_end - args.row_begin;
   kernel_args.x_rows = plan.x_rows;
-  kernel_args.k_tiles = k_tiles_;
+  kernel_args.k_tiles = k_tiles();
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
   kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);
   kernel_args.decode = decode_;
@@ -285,6 +251,11 @@ namespace slimgemm {
 std::shared_ptr<const Linear::Backend> make_cuda_backend(const PackedMatrix& weights,
                                                          const LinearOptions& options) {
   return std::make_shared<cuda::CudaBackend>(weights, options);
+}
+
+std::shared_ptr<const Linear::Backend> make_cuda_view(const ImageLayout& layout, const void* image,
+                                                      const LinearOptions& options) {
+  return std::make_shared<cuda::CudaBackend>(layout, image, options);
 }
 
 }  // namespace slimgemm

@@ -4,6 +4,7 @@
 
 #include "cuda/device_memory.hpp"
 #include "cuda/stream_kernel_args.hpp"
+#include "format/device_image.hpp"
 #include "linear/backend.hpp"
 #include "plan/kernel_plan.hpp"
 
@@ -16,6 +17,8 @@ namespace slimgemm::cuda {
 class CudaBackend final : public Linear::Backend {
  public:
   CudaBackend(const PackedMatrix& weights, const LinearOptions& options);
+  /// Over an image in device memory that the caller owns.
+  CudaBackend(const ImageLayout& layout, const void* image, const LinearOptions& options);
 
   void run(const RunArgs& args) const override;
   [[nodiscard]] Plan plan(std::int64_t rows, std::int64_t m) const override;
@@ -30,9 +33,7 @@ class CudaBackend final : public Linear::Backend {
  private:
   [[nodiscard]] plan::KernelPlan choose(const plan::Problem& problem) const;
   [[nodiscard]] std::int64_t weight_bytes(std::int64_t rows) const;
-  /// On the GPU: of the ExceptionHead in a row tile, and from a row tile to the next.
-  [[nodiscard]] std::uint64_t head_offset() const;
-  [[nodiscard]] std::uint64_t row_tile_bytes() const;
+  [[nodiscard]] int k_tiles() const { return static_cast<int>(offsets_.k_tiles); }
   [[nodiscard]] ExceptionView exceptions() const;
   void launch_stream(const plan::KernelPlan& plan, const RunArgs& args) const;
   void launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const;
@@ -41,15 +42,14 @@ class CudaBackend final : public Linear::Backend {
   int device_;
   plan::GpuFacts gpu_;
   Encoding encoding_;
-  std::uint32_t row_tiles_;
-  int k_tiles_;
+  format::ImageOffsets offsets_;
   DecodeArgs decode_;
   bool programmatic_launch_;
   /// With LinearOptions::batch_invariant: the k order of all calls, for aligned x and any other.
   std::optional<std::array<plan::Instance, 2>> k_orders_;
-  std::int64_t group_count_;
-  DeviceMemory tiles_;
-  DeviceMemory more_groups_;  // of exceptions: those that no head has room for
+  std::int64_t more_groups_;  // of exceptions: those that no head has room for
+  DeviceMemory owned_;        // empty over a caller's image
+  const unsigned char* image_;
 };
 
 }  // namespace slimgemm::cuda

@@ -8,10 +8,12 @@
 //
 // Tiles: one warp a tile, a lane gathers its own 32 weights and stores 16 bytes a plane. Groups:
 // one CTA a row tile walks k; a prefix sum over the (k, row) order of 64 columns gives every
-// exception its slot.
+// exception its slot. For a device image (slimgemm/device_image.hpp) the same kernels write tiles
+// and groups where that has them, and finish_heads the rest of the heads.
 #pragma once
 
 #include "codec/window.hpp"
+#include "format/device_image.hpp"
 #include "format/layout.hpp"
 
 #include <cuda_runtime.h>
@@ -103,9 +105,10 @@ inline __device__ std::uint64_t first_tile() {
 }
 inline __device__ std::uint64_t tile_step() { return std::uint64_t{gridDim.x} * warps_per_cta; }
 
-// tiles: row_tiles * k_tiles tiles of 1536 bytes.
+// tiles: row_tiles times k_tiles tiles of 1536 bytes, row tiles row_tile_bytes apart.
 inline __global__ void __launch_bounds__(threads_per_cta)
-    write_split12_tiles(Matrix m, int window_base, uint4* tiles) {
+    write_split12_tiles(Matrix m, int window_base, unsigned char* tiles,
+                        std::uint64_t row_tile_bytes) {
   const int lane = static_cast<int>(threadIdx.x % format::lanes);
   for (std::uint64_t tile = first_tile(); tile < m.row_tiles * m.k_tiles; tile += tile_step()) {
     std::uint32_t low[8] = {};      // two words a fragment
@@ -123,7 +126,9 @@ inline __global__ void __launch_bounds__(threads_per_cta)
         nibbles[f] |= format::nibble_bits(i, bits >> 15, code);
       }
     }
-    uint4* out = tiles + tile * (format::split12_planes * format::lanes) + lane;
+    unsigned char* const at =
+        tiles + tile / m.k_tiles * row_tile_bytes + tile % m.k_tiles * format::split12_tile_bytes;
+    uint4* out = reinterpret_cast<uint4*>(at) + lane;
     out[0] = make_uint4(low[0], low[1], low[2], low[3]);
     out[format::lanes] = make_uint4(low[4], low[5], low[6], low[7]);
     out[2 * format::lanes] = make_uint4(nibbles[0], nibbles[1], nibbles[2], nibbles[3]);
@@ -156,13 +161,43 @@ inline __device__ unsigned long long entry_bits(std::uint64_t k, std::uint32_t b
          static_cast<unsigned long long>(row) << 48;
 }
 
-// Slot p of a row tile's groups, as an index of 8-byte entries.
-inline __device__ std::uint64_t slot_index(std::uint64_t p, std::uint64_t row_tile,
-                                           std::uint64_t row_tiles, std::uint32_t extra_begin) {
-  const std::uint64_t group = p / format::group_entries;
-  const std::uint64_t at = group == 0 ? row_tile : row_tiles + extra_begin + group - 1;
-  return at * format::group_entries + p % format::group_entries;
-}
+// Where the groups of a row tile lie, as 8-byte entries: in a packed matrix, given the running
+// sums.
+struct PackedGroups {
+  unsigned long long* groups;
+  const std::uint32_t* extra_begin;
+  std::uint64_t row_tiles;
+
+  // Entries that the row tile has room for.
+  [[nodiscard]] __device__ std::uint64_t slots(std::uint64_t r) const {
+    return std::uint64_t{format::group_entries} * (1 + extra_begin[r + 1] - extra_begin[r]);
+  }
+  [[nodiscard]] __device__ unsigned long long* slot(std::uint64_t r, std::uint64_t p) const {
+    const std::uint64_t group = p / format::group_entries;
+    const std::uint64_t at = group == 0 ? r : row_tiles + extra_begin[r] + group - 1;
+    return groups + at * format::group_entries + p % format::group_entries;
+  }
+};
+
+// The same in a device image, given the running sums of the groups after the heads.
+struct ImageGroups {
+  unsigned char* heads;  // the first
+  std::uint64_t row_tile_bytes;
+  unsigned long long* more;
+  const std::uint32_t* more_begin;
+
+  [[nodiscard]] __device__ std::uint64_t slots(std::uint64_t r) const {
+    return std::uint64_t{format::group_entries} *
+           (format::head_groups + more_begin[r + 1] - more_begin[r]);
+  }
+  [[nodiscard]] __device__ unsigned long long* slot(std::uint64_t r, std::uint64_t p) const {
+    constexpr std::uint64_t head_entries = format::head_groups * format::group_entries;
+    if (p >= head_entries) {
+      return more + std::uint64_t{more_begin[r]} * format::group_entries + p - head_entries;
+    }
+    return reinterpret_cast<unsigned long long*>(heads + r * row_tile_bytes) + p;
+  }
+};
 
 // Sum of `count` over the threads before this one; `total` becomes that of the whole CTA. All
 // threads of the CTA call it.
@@ -187,15 +222,14 @@ inline __device__ unsigned int exclusive_sum(unsigned int count, unsigned int& t
   return before + sum - count;
 }
 
-// groups: all exception groups, as 8-byte entries. extra_begin: the running sums.
-inline __global__ void __launch_bounds__(threads_per_cta)
-    write_groups(Matrix m, int window_base, const std::uint32_t* extra_begin,
-                 unsigned long long* groups) {
+// groups: a PackedGroups or an ImageGroups.
+template <class Groups>
+__global__ void __launch_bounds__(threads_per_cta)
+    write_groups(Matrix m, int window_base, Groups groups) {
   constexpr int per_thread = format::tile_weights / threads_per_cta;  // one below the other
   static_assert(format::tile_rows % per_thread == 0);
   const unsigned int first_key = threadIdx.x * per_thread;  // of (k, row) order inside the tile
   for (std::uint64_t r = blockIdx.x; r < m.row_tiles; r += gridDim.x) {
-    const std::uint32_t begin = extra_begin[r];
     std::uint64_t used = 0;
     for (std::uint64_t t = 0; t < m.k_tiles; ++t) {
       const std::uint64_t k = t * format::tile_k + first_key / format::tile_rows;
@@ -216,16 +250,34 @@ inline __global__ void __launch_bounds__(threads_per_cta)
 #pragma unroll
       for (int i = 0; i < per_thread; ++i) {
         if ((outside >> i & 1) == 0) continue;
-        groups[slot_index(slot, r, m.row_tiles, begin)] = entry_bits(k, bits[i], row0 + i);
+        *groups.slot(r, slot) = entry_bits(k, bits[i], row0 + i);
         ++slot;
       }
       used += total;
     }
-    const std::uint64_t slots =
-        std::uint64_t{format::group_entries} * (1 + extra_begin[r + 1] - begin);
-    for (std::uint64_t p = used + threadIdx.x; p < slots; p += threads_per_cta) {
-      groups[slot_index(p, r, m.row_tiles, begin)] = entry_bits(0, 0, format::unused_row);
+    for (std::uint64_t p = used + threadIdx.x; p < groups.slots(r); p += threads_per_cta) {
+      *groups.slot(r, p) = entry_bits(0, 0, format::unused_row);
     }
+  }
+}
+
+// What the heads say of the groups after them. Runs after write_groups.
+inline __global__ void __launch_bounds__(threads_per_cta)
+    finish_heads(ImageGroups groups, std::uint64_t row_tiles) {
+  const std::uint64_t step = std::uint64_t{gridDim.x} * threads_per_cta;
+  for (std::uint64_t r = std::uint64_t{blockIdx.x} * threads_per_cta + threadIdx.x; r < row_tiles;
+       r += step) {
+    auto* const head =
+        reinterpret_cast<format::ExceptionHead*>(groups.heads + r * groups.row_tile_bytes);
+    const std::uint32_t begin = groups.more_begin[r];
+    const std::uint32_t end = groups.more_begin[r + 1];
+    head->groups[0].entries[0].zero = end > begin ? 1 : 0;
+    head->more_begin = begin;
+    head->more_end = end;
+    // The rest of the head: no kernel reads it, but equal weights give equal images.
+    auto* const rest = reinterpret_cast<std::uint32_t*>(&head->more_end) + 1;
+    auto* const stop = reinterpret_cast<std::uint32_t*>(head + 1);
+    for (std::uint32_t* word = rest; word < stop; ++word) *word = 0;
   }
 }
 

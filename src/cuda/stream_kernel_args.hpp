@@ -2,6 +2,7 @@
 // What the host hands to a stream kernel.
 #pragma once
 
+#include "format/device_image.hpp"
 #include "format/layout.hpp"
 #include "plan/kernel_table.hpp"
 
@@ -9,17 +10,8 @@
 
 namespace slimgemm::cuda {
 
-inline constexpr int head_groups = 2;
-
-/// What follows the k tiles of every split12 row tile in GPU memory: its first exceptions, found
-/// without a look at any index (a load that depends on another one costs microseconds while the
-/// weights stream), in the page of the weights (so does a page that is not in the TLB). Byte 7 of
-/// the first entry is 1 if there are more.
-struct alignas(128) ExceptionHead {
-  format::ExceptionGroup groups[head_groups];
-  std::uint32_t more_begin;  // in ExceptionView::more, of the row tile's other groups
-  std::uint32_t more_end;
-};
+using format::ExceptionHead;
+using format::head_groups;
 
 /// Where a kernel finds the exceptions of a matrix.
 struct ExceptionView {

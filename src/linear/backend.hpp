@@ -2,6 +2,7 @@
 // What a backend is to Linear: weights made ready once, then run any number of times.
 #pragma once
 
+#include <slimgemm/device_image.hpp>
 #include <slimgemm/linear.hpp>
 
 #include <cstdint>
@@ -43,5 +44,7 @@ std::shared_ptr<const Linear::Backend> make_cpu_backend(const PackedMatrix& weig
 // Throws Error(unsupported) in a build without CUDA.
 std::shared_ptr<const Linear::Backend> make_cuda_backend(const PackedMatrix& weights,
                                                          const LinearOptions& options);
+std::shared_ptr<const Linear::Backend> make_cuda_view(const ImageLayout& layout, const void* image,
+                                                      const LinearOptions& options);
 
 }  // namespace slimgemm

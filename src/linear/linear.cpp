@@ -38,6 +38,19 @@ void check_m(std::int64_t m) {
 Linear::Linear(const PackedMatrix& weights, const LinearOptions& options)
     : backend_(make_backend(weights, options)), row_begin_(0), row_end_(backend_->n) {}
 
+Linear linear_over_image(const ImageLayout& layout, const void* image,
+                         const LinearOptions& options) {
+  if (options.device != Device::cuda) {
+    refuse("options.device is " + std::to_string(static_cast<std::uint32_t>(options.device)) +
+           ": an image is in the memory of a GPU, Device::cuda (2)");
+  }
+  if (image == nullptr || reinterpret_cast<std::uintptr_t>(image) % image_alignment != 0) {
+    refuse("image is null or not aligned to " + std::to_string(image_alignment) + " bytes");
+  }
+  static_cast<void>(layout.size_bytes());  // refuses a layout that is none
+  return {make_cuda_view(layout, image, options), 0, layout.n};
+}
+
 Linear Linear::rows(std::int64_t begin, std::int64_t end) const {
   if (begin < 0 || end > n() || begin >= end) {
     refuse("rows [" + std::to_string(begin) + ", " + std::to_string(end) +

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from typing_extensions import Self
+
+from .._core import Packed
+
+class PackedLinear(nn.Module):
+    in_features: int
+    out_features: int
+    dtype: torch.dtype
+    exact: bool
+    dense_from: int
+    programmatic_launch: bool
+    weights: torch.Tensor
+    bias: nn.Parameter | None
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
+                 dtype: torch.dtype = ..., device: torch.device | str | None = None,
+                 exact: bool = False, programmatic_launch: bool = False) -> None: ...
+    @classmethod
+    def from_linear(cls, linear: nn.Module, *, exact: bool = False,
+                    device: torch.device | str | None = None,
+                    programmatic_launch: bool = False) -> Self: ...
+    @classmethod
+    def from_packed(cls, packed: Packed, bias: torch.Tensor | None = None,
+                    device: torch.device | str = "cpu", *, exact: bool = False,
+                    programmatic_launch: bool = False) -> Self: ...
+    @classmethod
+    def empty(cls, in_features: int, out_features: int, bias: bool = True,
+              dtype: torch.dtype = ..., device: torch.device | str | None = None,
+              **options: bool) -> Self: ...
+    def forward(self, x: torch.Tensor) -> torch.Tensor: ...
+    @property
+    def weight(self) -> torch.Tensor: ...
+    @property
+    def is_filled(self) -> bool: ...
+    @property
+    def nbytes(self) -> int: ...
+    def packed(self) -> Packed: ...
+    def plan(self, m: int) -> str: ...
+    def update_(self, weight: torch.Tensor) -> Self: ...
+    def load_packed_(self, packed: Packed | torch.Tensor | Any) -> Self: ...
+
+def pack_weight(weight: torch.Tensor, *, max_exception_rate: float = 0.001) -> Packed: ...
+def pack_model(model: nn.Module, include: str | Sequence[str] | None = None,
+               exclude: str | Sequence[str] | None = None, fraction: float = 1.0,
+               exact: bool = False,
+               progress: bool | Callable[[int, int, str], object] = True, *,
+               programmatic_launch: bool = False) -> nn.Module: ...
