@@ -191,8 +191,8 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
     kernel_args.token_blocks = static_cast<int>(plan.grid_y);
     kernel_args.token_group = static_cast<int>(group);
     kernel_args.row_groups = static_cast<int>(row_groups);
-    grid = dim3(static_cast<unsigned>(
-        std::min<std::int64_t>(plan.grid_x * plan.grid_y, gpu_.sm_count)));
+    grid = dim3(
+        static_cast<unsigned>(std::min<std::int64_t>(plan.grid_x * plan.grid_y, gpu_.sm_count)));
   }
   launch(plan, grid, &kernel_args, args.stream);
 }

@@ -45,6 +45,7 @@ struct TileConsumer {
 
   const TileArgs& args;
   TileBarriers<C>& barriers;
+  const std::uint32_t smem;
   const int lane;
   const int k_group;
   const int warp_row_tile;        // of this warp, in the CTA's tile
@@ -63,6 +64,7 @@ struct TileConsumer {
                                           int lane)
       : args(args),
         barriers(barriers),
+        smem(smem),
         lane(lane),
         k_group(warp / 4 / C.row_blocks),
         warp_row_tile(warp / 4 % C.row_blocks * 4 + warp % 4),

@@ -40,8 +40,8 @@
 
 namespace slimgemm::cuda {
 
-/// Of a persistent kernel: tile `index` of the call, false past the last. Token blocks in groups, as
-/// in tile_share.
+/// Of a persistent kernel: tile `index` of the call, false past the last. Token blocks in groups,
+/// as in tile_share.
 template <plan::TileConfig C>
 __device__ __forceinline__ bool find_tile(const TileArgs& args, int index, TileShare& share) {
   if (index >= args.token_blocks * args.row_groups) return false;
@@ -50,7 +50,8 @@ __device__ __forceinline__ bool find_tile(const TileArgs& args, int index, TileS
   const int in_group = index % group_tiles;
   const int token_blocks = min(args.token_group, args.token_blocks - first_token_block);
   share.row_tile = args.first_row_tile + in_group / token_blocks * C.row_blocks * 4;
-  share.token = static_cast<std::int64_t>(first_token_block + in_group % token_blocks) * args.x_rows;
+  share.token =
+      static_cast<std::int64_t>(first_token_block + in_group % token_blocks) * args.x_rows;
   share.token_end = min(share.token + args.x_rows, args.m);
   return true;
 }
@@ -388,6 +389,32 @@ __device__ __forceinline__ void init_other_barriers(TileBarriers<C>& barriers, s
   }
 }
 
+/// A consumer warpgroup's tiles: one, or of a persistent kernel every gridDim.x-th.
+template <plan::TileConfig C, class Consumer, class Exceptions>
+__device__ __forceinline__ void consume_tiles(Consumer& consumer, Exceptions& exceptions,
+                                              const TileShare& share, int warpgroup) {
+  TileShare next = share;
+  bool more = true;
+#pragma unroll 1
+  for (int index = static_cast<int>(blockIdx.x + gridDim.x); more;
+       index += static_cast<int>(gridDim.x)) {
+    float sums[C.tokens / 2] = {};
+    consumer.run(sums, exceptions);
+    if constexpr (C.cluster > 1) ptx::cluster_wait();
+    const TileShare done = next;
+    more = plan::is_persistent(C) && find_tile<C>(consumer.args, index, next);
+    if (more) {  // its copies are in flight while this tile is stored
+      consumer.open(next);
+      __syncwarp();  // all lanes have read the exceptions before
+      exceptions.ask(consumer.row_tile);
+      consumer.fill();
+    }
+    const int thread = static_cast<int>(threadIdx.x) % 128;
+    TileEpilogue<C>{consumer.args, done, consumer.barriers, consumer.smem, warpgroup, thread}.run(
+        sums);
+  }
+}
+
 /// Index: entry of plan::tile_table.
 template <std::size_t Index>
 __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
@@ -436,30 +463,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
     if constexpr (plan::moves_registers(C)) {
       ptx::more_registers<plan::consumer_registers(C)>();
     }
-    const int thread = static_cast<int>(threadIdx.x) % 128;
-    if constexpr (plan::is_persistent(C)) {
-      TileShare now = share;
-      for (int index = static_cast<int>(blockIdx.x + gridDim.x);;
-           index += static_cast<int>(gridDim.x)) {
-        float sums[C.tokens / 2] = {};
-        consumer.run(sums, exceptions);
-        const TileShare done = now;
-        const bool more = find_tile<C>(args, index, now);
-        if (more) {
-          consumer.open(now);
-          __syncwarp();  // all lanes have read the exceptions before
-          exceptions.ask(consumer.row_tile);
-          consumer.fill();
-        }
-        TileEpilogue<C>{args, done, barriers, smem, warp / 4, thread}.run(sums);
-        if (!more) break;
-      }
-    } else {
-      float sums[C.tokens / 2] = {};
-      consumer.run(sums, exceptions);
-      if constexpr (C.cluster > 1) ptx::cluster_wait();
-      TileEpilogue<C>{args, share, barriers, smem, warp / 4, thread}.run(sums);
-    }
+    consume_tiles<C>(consumer, exceptions, share, warp / 4);
   } else {
     if constexpr (plan::moves_registers(C)) ptx::fewer_registers<plan::copy_registers(C)>();
     if (warp == x_warp && lane == 0) x_copy.run();

@@ -78,8 +78,7 @@ class SlimgemmContender final : public Contender {
 }  // namespace
 
 std::unique_ptr<Contender> make_slimgemm_contender(int cuda_device, int cpu_threads,
-                                                   const LayerTable& table,
-                                                   bool batch_invariant) {
+                                                   const LayerTable& table, bool batch_invariant) {
   return std::make_unique<SlimgemmContender>(cuda_device, cpu_threads, table, batch_invariant);
 }
 

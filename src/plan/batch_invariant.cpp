@@ -77,9 +77,9 @@ KernelPlan plan_in_k_order(const Instance& order, const Problem& problem, const 
   const Choice choice = fastest(instances_of(problem.encoding), order, problem, gpu);
   if (!choice.instance) {
     throw Error(ErrorCode::unsupported,
-                "no GPU kernel with the k order of " + instance_name(order) + " serves n=" +
-                    std::to_string(problem.rows) + " k=" + std::to_string(problem.k) +
-                    " m=" + std::to_string(problem.m) +
+                "no GPU kernel with the k order of " + instance_name(order) +
+                    " serves n=" + std::to_string(problem.rows) +
+                    " k=" + std::to_string(problem.k) + " m=" + std::to_string(problem.m) +
                     ": with so many tokens, split x into several calls");
   }
   KernelPlan plan = plan_instance(*choice.instance, problem, gpu);

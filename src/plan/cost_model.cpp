@@ -41,17 +41,18 @@ constexpr double rows_step_us = 0.145;  // of a warp, and for each of its token 
 constexpr double rows_step_token_tile_us = 0.012;
 constexpr double rows_step_token_us = 0.0012;
 // Tile kernels.
-constexpr double tile_sm_bytes_us = 116.2e3;
-constexpr double tile_clock_mhz = 1729;
-constexpr double tile_step_us = 0.1133;   // least time of a k tile
-constexpr double two_row_blocks = 1.009;  // get into each other's way
-constexpr double moved_registers = 0.93;  // two row blocks of 256 tokens
-constexpr double tile_cluster_us = 0.9934;
-constexpr double tile_k_groups_us = 0.569;
-constexpr double tile_start_us = 1.956;
-constexpr double tile_wave_us = 2.3;
-constexpr double tile_sharpness = 5.724;
-constexpr double out_bytes_us = 1.291e6;
+constexpr double tile_sm_bytes_us = 111.8e3;
+constexpr double tile_clock_mhz = 1447;
+constexpr double tile_step_us = 0.1136;  // least time of a k tile
+constexpr double two_row_blocks = 1.002;
+constexpr double two_of_256_tokens = 0.867;
+constexpr double three_row_blocks = 0.922;
+constexpr double tile_cluster_us = 0.7084;
+constexpr double tile_k_groups_us = 0.612;
+constexpr double tile_start_us = 2.094;
+constexpr double tile_wave_us = 2.224;
+constexpr double tile_sharpness = 6.096;
+constexpr double out_bytes_us = 2.215e6;
 // Tile kernels for FP32 weights.
 constexpr double terms_step_us = 0.21;  // of a k tile, and for each token
 constexpr double terms_token_us = 3.1e-3;
@@ -168,9 +169,10 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
   const double stage_bytes =
       c.row_blocks * 4 * tile_bytes(c.encoding) + x_rows * format::tile_k * 2;
   // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes.
-  const double others = moves_registers(c) ? fit::moved_registers
-                        : c.row_blocks > 1 ? fit::two_row_blocks
-                                           : 1.0;
+  const double others = c.row_blocks == 3   ? fit::three_row_blocks
+                        : c.row_blocks == 1 ? 1.0
+                        : c.tokens == 256   ? fit::two_of_256_tokens
+                                            : fit::two_row_blocks;
   const double math_us = c.row_blocks * c.tokens * 2.0 / fit::tile_clock_mhz * others;
   const double stage_us =
       std::max({math_us, stage_bytes / fit::tile_sm_bytes_us, fit::tile_step_us});

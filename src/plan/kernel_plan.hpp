@@ -75,10 +75,10 @@ KernelPlan plan_instance(const Instance& instance, const Problem& problem, const
 /// The plan with the lowest estimate. Errors: unsupported if no instance serves the problem.
 KernelPlan plan_by_model(const Problem& problem, const GpuFacts& gpu);
 
-/// Instances with the same order of additions along k give a row the same bits; tile kernels have it
-/// from their k groups and cluster, a stream kernel shares it with no other. This is the order, named
-/// by an instance that has it, with the lowest estimates for a layer's usual m (layer.m is not
-/// looked at).
+/// Instances with the same order of additions along k give a row the same bits: tile kernels with
+/// equal k groups and clusters; a stream kernel shares its order with no other. This is the order,
+/// named by an instance that has it, with the lowest estimates for a layer's usual token counts
+/// (layer.m is not looked at).
 Instance choose_k_order(const Problem& layer, const GpuFacts& gpu);
 
 /// The plan with the lowest estimate of those with the k order of `order`. Errors: unsupported if

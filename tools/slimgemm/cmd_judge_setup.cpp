@@ -189,11 +189,10 @@ Contestants make_contestants(const JudgeArguments& arguments,
     refuse("--batch-invariant is for --contender slimgemm, which is " + arguments.contender);
   }
   Contestants contestants;
-  contestants.contender =
-      arguments.contender == "slimgemm"
-          ? make_slimgemm_contender(cuda_device, arguments.threads, problem.layers,
-                                    arguments.batch_invariant)
-          : load_contender(arguments.contender, cuda_device);
+  contestants.contender = arguments.contender == "slimgemm"
+                              ? make_slimgemm_contender(cuda_device, arguments.threads,
+                                                        problem.layers, arguments.batch_invariant)
+                              : load_contender(arguments.contender, cuda_device);
   for (const std::string& name : baselines) {
     contestants.baselines.push_back(make_baseline(name, cuda_device, problem));
   }

@@ -85,7 +85,8 @@ struct Wgmma<96> {
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
         "}, {%48, %49, %50, %51}, %52, add, 1, 1, 0; }"
-        : SLIMGEMM_ACCUMULATORS_32(d, 0), SLIMGEMM_ACCUMULATORS_8(d, 32), SLIMGEMM_ACCUMULATORS_8(d, 40)
+        : SLIMGEMM_ACCUMULATORS_32(d, 0), SLIMGEMM_ACCUMULATORS_8(d, 32),
+          SLIMGEMM_ACCUMULATORS_8(d, 40)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Add));
   }
 };
