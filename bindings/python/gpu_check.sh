@@ -38,7 +38,7 @@ if [ "$what" != measure ]; then
     tee "$results/tests.txt" || status=1
 fi
 if [ "$what" != test ]; then
-  "$python" bindings/python/measure.py --json "$results/packed-linear.json" 2>&1 |
+  "$python" bindings/python/benchmarks/measure.py --json "$results/packed-linear.json" 2>&1 |
     tee "$results/packed-linear.txt" || status=1
 fi
 exit $status

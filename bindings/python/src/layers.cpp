@@ -82,15 +82,19 @@ class Layer {
   std::shared_ptr<const Weights> weights_;
 };
 
-std::unique_ptr<Layer> make_cpu_layer(const Packed& packed) {
+std::unique_ptr<Layer> make_cpu_layer(const Packed& packed, bool batch_invariant) {
   const auto address = reinterpret_cast<std::uintptr_t>(packed.matrix().bytes().data());
-  return std::make_unique<Layer>(Weights{packed.linear(), packed.matrix(), std::nullopt, address});
+  const Linear linear =
+      batch_invariant ? Linear(packed.matrix(), {.batch_invariant = true}) : packed.linear();
+  return std::make_unique<Layer>(Weights{linear, packed.matrix(), std::nullopt, address});
 }
 
 std::unique_ptr<Layer> make_cuda_layer(const ImageLayout& layout, std::uintptr_t image, int device,
-                                       bool programmatic_launch) {
-  const LinearOptions options{
-      .device = Device::cuda, .cuda_device = device, .programmatic_launch = programmatic_launch};
+                                       bool programmatic_launch, bool batch_invariant) {
+  const LinearOptions options{.device = Device::cuda,
+                              .cuda_device = device,
+                              .programmatic_launch = programmatic_launch,
+                              .batch_invariant = batch_invariant};
   return std::make_unique<Layer>(
       Weights{linear_over_image(layout, as_pointer<const void>(image), options), std::nullopt,
               layout, image});
@@ -212,9 +216,9 @@ void bind_layers(nb::module_& module) {
   bind_images(module);
   module.def("has_cuda", &has_cuda);
   nb::class_<Layer>(module, "Layer")
-      .def_static("cpu", &make_cpu_layer, nb::arg("packed"))
+      .def_static("cpu", &make_cpu_layer, nb::arg("packed"), nb::arg("batch_invariant"))
       .def_static("cuda", &make_cuda_layer, nb::arg("layout"), nb::arg("image"), nb::arg("device"),
-                  nb::arg("programmatic_launch"))
+                  nb::arg("programmatic_launch"), nb::arg("batch_invariant"))
       .def_prop_ro("address", [](const Layer& layer) { return layer.weights().address; })
       .def(
           "plan",

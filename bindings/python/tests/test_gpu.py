@@ -165,6 +165,19 @@ def test_graphs_and_updates(m, mode):
     assert layer.weights.data_ptr() == address
 
 
+@pytest.mark.parametrize("n, k", [(2304, 1024), (512, 4096)])
+def test_batch_invariance(n, k):
+    dense = cuda_linear(n, k)
+    layer = st.PackedLinear.from_linear(dense, batch_invariant=True)
+    assert "batch invariant" in layer.plan(7)
+    x = x_of(600, k).cuda()
+    whole = layer(x)
+    for m in [*range(1, 257), 300, 511]:
+        assert same_bits(layer(x[:m]), whole[:m]), m
+    layer.update_(dense.weight)
+    assert same_bits(layer(x[:3]), whole[:3])
+
+
 def test_an_update_that_does_not_fit_changes_nothing():
     dense = cuda_linear(256, 512)
     layer = st.PackedLinear.from_linear(dense)
@@ -264,6 +277,7 @@ def test_memory():
                                   for _ in range(count)])
     for layer in model:
         torch.nn.init.normal_(layer.weight, std=0.02)
+    del layer  # it would keep its dense weight
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

@@ -90,6 +90,24 @@ def test_exact_mode_has_the_bits_of_nn_linear():
         assert same_bits(layer(x_of(m, 96)), dense(x_of(m, 96)))
 
 
+@pytest.mark.parametrize("target", ["scalar", "avx2", "avx512", "avx512bf16"])
+@pytest.mark.parametrize("dtype", [BF16, torch.float32])
+def test_batch_invariance(dtype, target, monkeypatch):
+    """Also on the targets whose kernels for a few tokens add in another order."""
+    monkeypatch.setenv("SLIMGEMM_CPU_TARGET", target)
+    dense = linear(64, 1000, dtype=dtype)
+    try:
+        layer = st.PackedLinear.from_linear(dense, batch_invariant=True)
+    except ValueError as error:
+        pytest.skip(str(error))
+    x = x_of(70, 1000)
+    whole = layer(x)
+    for m in range(1, 70):
+        assert same_bits(layer(x[:m]), whole[:m]), m
+    with pytest.raises(ValueError, match="exclude each other"):
+        st.PackedLinear.from_linear(dense, batch_invariant=True, exact=True)
+
+
 def test_odd_weights_come_back():
     w = tensor(weights(33, 70, exceptions=300))
     packed = st.pack_weight(w)

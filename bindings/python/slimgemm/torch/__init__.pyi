@@ -15,19 +15,23 @@ class PackedLinear(nn.Module):
     exact: bool
     dense_from: int
     programmatic_launch: bool
+    batch_invariant: bool
     weights: torch.Tensor
     bias: nn.Parameter | None
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
                  dtype: torch.dtype = ..., device: torch.device | str | None = None,
-                 exact: bool = False, programmatic_launch: bool = False) -> None: ...
+                 exact: bool = False, programmatic_launch: bool = False,
+                 batch_invariant: bool = False) -> None: ...
     @classmethod
     def from_linear(cls, linear: nn.Module, *, exact: bool = False,
                     device: torch.device | str | None = None,
-                    programmatic_launch: bool = False) -> Self: ...
+                    programmatic_launch: bool = False,
+                    batch_invariant: bool = False) -> Self: ...
     @classmethod
     def from_packed(cls, packed: Packed, bias: torch.Tensor | None = None,
                     device: torch.device | str = "cpu", *, exact: bool = False,
-                    programmatic_launch: bool = False) -> Self: ...
+                    programmatic_launch: bool = False,
+                    batch_invariant: bool = False) -> Self: ...
     @classmethod
     def empty(cls, in_features: int, out_features: int, bias: bool = True,
               dtype: torch.dtype = ..., device: torch.device | str | None = None,
@@ -49,4 +53,5 @@ def pack_model(model: nn.Module, include: str | Sequence[str] | None = None,
                exclude: str | Sequence[str] | None = None, fraction: float = 1.0,
                exact: bool = False,
                progress: bool | Callable[[int, int, str], object] = True, *,
-               programmatic_launch: bool = False) -> nn.Module: ...
+               programmatic_launch: bool = False,
+               batch_invariant: bool = False) -> nn.Module: ...

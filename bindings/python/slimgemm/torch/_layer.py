@@ -68,25 +68,31 @@ class PackedLinear(nn.Module):
 
     Attributes: in_features, out_features; dtype, of W; bias, a Parameter or None; exact;
     dense_from, the number of tokens from which a GPU decodes W into scratch memory and calls
-    cuBLAS because that is faster (0: never).
+    cuBLAS because that is faster (0: never); batch_invariant.
     """
 
     def __init__(self, in_features, out_features, bias=True, *, dtype=torch.bfloat16, device=None,
-                 exact=False, programmatic_launch=False):
+                 exact=False, programmatic_launch=False, batch_invariant=False):
         """A layer without weights yet: see from_linear(), from_packed(), empty().
 
         programmatic_launch: on a GPU, a call may start and read its first weights while the
         kernel before it in the stream still runs.
+        batch_invariant: a row of the result has the same bits whatever the number of rows and
+        whatever the others hold; slower (docs/python.md has the cost), and dense_from is 0.
         """
         super().__init__()
         if dtype not in _DTYPES.values():
             raise TypeError(f"dtype is {dtype}: it must be torch.bfloat16 or torch.float32")
+        if exact and batch_invariant:
+            raise ValueError("exact and batch_invariant exclude each other: exact=True calls "
+                             "cuBLAS, whose sums depend on the number of rows")
         self.in_features = in_features
         self.out_features = out_features
         self.dtype = dtype
         self.exact = exact
-        self.dense_from = _ops.DENSE_FROM
+        self.dense_from = 0 if batch_invariant else _ops.DENSE_FROM
         self.programmatic_launch = programmatic_launch
+        self.batch_invariant = batch_invariant
         self.register_buffer("weights", torch.empty(0, dtype=torch.uint8, device=device),
                              persistent=False)
         self.register_parameter("bias", None)
@@ -98,7 +104,8 @@ class PackedLinear(nn.Module):
     # How a layer is made.
 
     @classmethod
-    def from_linear(cls, linear, *, exact=False, device=None, programmatic_launch=False):
+    def from_linear(cls, linear, *, exact=False, device=None, programmatic_launch=False,
+                    batch_invariant=False):
         """Packs the weights of a layer that has `weight` [n, k] and `bias`; it stays as it is.
 
         device: of the new layer; by default that of the weight. BF16 weights are packed on the
@@ -109,17 +116,19 @@ class PackedLinear(nn.Module):
         _check_weight(weight)
         layer = cls.empty(weight.shape[1], weight.shape[0], False, weight.dtype,
                           device or weight.device, exact=exact,
-                          programmatic_launch=programmatic_launch)
+                          programmatic_launch=programmatic_launch,
+                          batch_invariant=batch_invariant)
         layer._set_bias(getattr(linear, "bias", None))
         layer._fill_from_weight(weight)
         return layer
 
     @classmethod
     def from_packed(cls, packed, bias=None, device="cpu", *, exact=False,
-                    programmatic_launch=False):
+                    programmatic_launch=False, batch_invariant=False):
         """A layer from a slimgemm.Packed, and a tensor [n] as its bias."""
         layer = cls.empty(packed.k, packed.n, False, _DTYPES[packed.dtype], device, exact=exact,
-                          programmatic_launch=programmatic_launch)
+                          programmatic_launch=programmatic_launch,
+                          batch_invariant=batch_invariant)
         layer._set_bias(bias)
         layer._fill_from_packed(packed)
         return layer
@@ -278,13 +287,15 @@ class PackedLinear(nn.Module):
         if device.type != "cpu":
             raise ValueError(f"device is {device}: packed layers run on cpu and cuda")
         self._forget()
+        if self.batch_invariant:  # layers are found by address: this one must have its own
+            packed = _core.Packed.from_bytes(packed)
         self._packed = packed
-        self._layer = _core.Layer.cpu(packed)
+        self._layer = _core.Layer.cpu(packed, self.batch_invariant)
         self.weights = _core.torch_bytes(packed)
 
     def _install_image(self, layout, image):
         layer = _core.Layer.cuda(layout, image.data_ptr(), image.device.index,
-                                 self.programmatic_launch)
+                                 self.programmatic_launch, self.batch_invariant)
         self._forget()
         self._layout = layout
         self._layer = layer

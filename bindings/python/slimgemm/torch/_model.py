@@ -11,7 +11,7 @@ from ._layer import PackedLinear
 
 
 def pack_model(model, include=None, exclude=None, fraction=1.0, exact=False, progress=True, *,
-               programmatic_launch=False):
+               programmatic_launch=False, batch_invariant=False):
     """Replaces the BF16 nn.Linear layers of a model by PackedLinear, in place; returns the model.
 
     include: names of modules, as in model.named_modules(), with the wildcards of fnmatch
@@ -23,7 +23,7 @@ def pack_model(model, include=None, exclude=None, fraction=1.0, exact=False, pro
         is reached: 0.5 gives back half of the memory that 1.0 gives.
     exact: of PackedLinear: bit-identical results, slower.
     progress: a line on stderr; or a function that is called with (layers done, layers, name).
-    programmatic_launch: of PackedLinear.
+    programmatic_launch, batch_invariant: of PackedLinear.
 
     Layers are packed on the device where they are, one after the other, and each dense weight is
     let go at once: memory never exceeds that of the model and one packed layer (while nothing else
@@ -37,7 +37,8 @@ def pack_model(model, include=None, exclude=None, fraction=1.0, exact=False, pro
     for done, same in enumerate(names, 1):
         parent, attribute = _parent(model, same[0])
         packed = PackedLinear.from_linear(getattr(parent, attribute), exact=exact,
-                                          programmatic_launch=programmatic_launch)
+                                          programmatic_launch=programmatic_launch,
+                                          batch_invariant=batch_invariant)
         packed.train(model.training)
         for name in same:
             setattr(*_parent(model, name), packed)
