@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SGLang's side of the plug-in: the configuration `slimgemm` and the methods of its layers."""
+
+import torch
+from sglang.srt.layers.linear import LinearBase
+from sglang.srt.layers.quantization.base_config import LinearMethodBase, QuantizationConfig
+from sglang.srt.layers.vocab_parallel_embedding import ParallelLMHead
+
+from slimgemm.integrations import settings
+from slimgemm.integrations.layer import attach, finish, run
+
+# Options that packed layers cannot serve: (name, the value that is fine, why another is not).
+_REFUSED = (
+    ("load_format", ("auto", "safetensors", "dummy"),
+     "only these hand a checkpoint's tensors to the layers"),
+    ("cpu_offload_gb", (0, None), "packed weights are no parameters that it could move"),
+    ("enable_memory_saver", (False, None), "its pauses free memory that it does not know of"),
+    ("dtype", ("auto", "bfloat16"), "packed layers take bfloat16 activations"),
+    ("enable_deterministic_inference", (False, None),
+     "the bits of a row may depend on how many rows there are"),
+    ("enable_torch_compile", (False, None), "it has not been tried"),
+    ("enable_tp_lm_head_all_to_all", (False, None), "it has not been tried"),
+)
+
+
+def refuse_unsupported(args):
+    """ValueError naming the first of these server arguments that packed layers cannot serve."""
+    for name, fine, reason in _REFUSED:
+        value = getattr(args, name, fine[0])
+        if value not in fine:
+            raise ValueError(f"slimgemm in SGLang does not work with {name}={value}: {reason}")
+
+
+def _server_args():
+    """The server's arguments, or None outside a server; the function moved between versions."""
+    for module, function in (("sglang.srt.runtime_context", "get_server_args"),
+                             ("sglang.srt.server_args", "get_global_server_args")):
+        try:
+            return getattr(__import__(module, fromlist=[function]), function)()
+        except Exception:  # not there in this version, or nothing is set yet
+            continue
+    return None
+
+
+class SlimgemmConfig(QuantizationConfig):
+    """`--quantization slimgemm`: layers packed while they load, or read from a packed directory."""
+
+    def __init__(self, options=None):
+        super().__init__()
+        self.settings = options or settings.Settings()
+        self._checked = False
+
+    def __repr__(self):
+        return f"SlimgemmConfig({self.settings})"
+
+    def get_name(self):
+        return settings.METHOD
+
+    def get_supported_act_dtypes(self):
+        return [torch.bfloat16]
+
+    @classmethod
+    def get_min_capability(cls):
+        return 90
+
+    @staticmethod
+    def get_config_filenames():
+        return []
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(settings.Settings.from_config(config))
+
+    def get_scaled_act_names(self):
+        return []
+
+    def _check(self):
+        args = None if self._checked else _server_args()
+        if args is not None:
+            refuse_unsupported(args)
+            settings.refuse_experts(settings.checkpoint_files(args.model_path))
+            self._checked = True
+        return args
+
+    def get_quant_method(self, layer, prefix):
+        args = self._check()
+        if isinstance(layer, (LinearBase, ParallelLMHead)):
+            return SlimgemmLinearMethod(self.settings, prefix,
+                                        getattr(args, "load_format", "auto") == "dummy")
+        return None
+
+
+class SlimgemmLinearMethod(LinearMethodBase):
+    """Linear layers and the output layer, from packed or plain tensors."""
+
+    def __init__(self, options, prefix, dummy=False):
+        self.settings, self.prefix, self.dummy = options, prefix, dummy
+
+    def create_weights(self, layer, input_size_per_partition, output_partition_sizes, input_size,
+                       output_size, params_dtype, **extra_weight_attrs):
+        sizes = sum(output_partition_sizes), input_size_per_partition
+        attach(layer, self.prefix, sizes, params_dtype, extra_weight_attrs["weight_loader"],
+               self.settings)
+
+    def process_weights_after_loading(self, layer):
+        finish(layer, self.dummy)
+
+    def apply(self, layer, x, bias=None):
+        return run(layer, x, bias)

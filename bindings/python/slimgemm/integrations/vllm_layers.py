@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's side of the plug-in: the configuration `slimgemm` and the methods of its layers."""
+
+import os
+
+import torch
+from vllm.config import get_current_vllm_config
+from vllm.model_executor.layers.linear import LinearBase, LinearMethodBase
+from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+
+from slimgemm.integrations import settings
+from slimgemm.integrations.layer import attach, finish, run
+
+# Ways of loading that never call a layer's weight loader with tensors of a checkpoint.
+_LOAD_FORMATS = {"sharded_state", "runai_streamer_sharded", "tensorizer", "bitsandbytes", "gguf"}
+
+
+def _refuse(option, reason):
+    raise ValueError(f"slimgemm in vLLM does not work with {option}: {reason}")
+
+
+def refuse_unsupported(config):
+    """ValueError naming the first option of this VllmConfig that packed layers cannot serve."""
+    load_format = str(getattr(config.load_config, "load_format", "auto"))
+    if load_format in _LOAD_FORMATS:
+        _refuse(f"load_format={load_format}", "it does not hand a checkpoint's tensors to layers")
+    offload = getattr(config, "offload_config", None)
+    uva = getattr(offload, "uva", None)
+    gigabytes = (getattr(getattr(config, "cache_config", None), "cpu_offload_gb", 0)
+                 or getattr(uva, "cpu_offload_gb", 0))
+    if gigabytes:
+        _refuse(f"cpu_offload_gb={gigabytes}",
+                "packed weights are no parameters that it could move")
+    prefetch = getattr(getattr(offload, "prefetch", None), "offload_group_size", 0)
+    if prefetch:
+        _refuse(f"offload_group_size={prefetch}",
+                "packed weights are no parameters that it could move")
+    if os.environ.get("VLLM_BATCH_INVARIANT", "0") not in ("", "0"):
+        _refuse("VLLM_BATCH_INVARIANT=1", "the bits of a row may depend on how many rows there are")
+    if getattr(config.model_config, "enable_sleep_mode", False):
+        _refuse("enable_sleep_mode", "waking up would need the packed weights to be rebuilt")
+
+
+class SlimgemmConfig(QuantizationConfig):
+    """`quantization="slimgemm"`: layers packed while they load, or read from a packed directory."""
+
+    def __init__(self, options=None):
+        super().__init__()
+        self.settings = options or settings.Settings()
+        self._checked = False
+
+    def __repr__(self):
+        return f"SlimgemmConfig({self.settings})"
+
+    def get_name(self):
+        return settings.METHOD
+
+    def get_supported_act_dtypes(self):
+        return [torch.bfloat16]
+
+    @classmethod
+    def get_min_capability(cls):
+        return 90
+
+    @staticmethod
+    def get_config_filenames():
+        return []
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(settings.Settings.from_config(config))
+
+    def maybe_update_config(self, model_name, hf_config=None, revision=None):
+        settings.refuse_experts(settings.checkpoint_files(model_name))
+
+    def get_quant_method(self, layer, prefix):
+        if not self._checked:
+            refuse_unsupported(get_current_vllm_config())
+            self._checked = True
+        if isinstance(layer, (LinearBase, ParallelLMHead)):
+            return SlimgemmLinearMethod(self.settings, prefix)
+        return None
+
+
+class SlimgemmLinearMethod(LinearMethodBase):
+    """Linear layers and the output layer, from packed or plain tensors."""
+
+    def __init__(self, options, prefix):
+        self.settings, self.prefix = options, prefix
+
+    def create_weights(self, layer, input_size_per_partition, output_partition_sizes, input_size,
+                       output_size, params_dtype, **extra_weight_attrs):
+        sizes = sum(output_partition_sizes), input_size_per_partition
+        attach(layer, self.prefix, sizes, params_dtype, extra_weight_attrs["weight_loader"],
+               self.settings)
+        self.dummy = str(get_current_vllm_config().load_config.load_format) == "dummy"
+
+    def tie_weights(self, layer, embed_tokens):
+        layer.weight = embed_tokens.weight
+        return layer
+
+    def process_weights_after_loading(self, layer):
+        finish(layer, self.dummy)
+
+    def apply(self, layer, x, bias=None):
+        return run(layer, x, bias)

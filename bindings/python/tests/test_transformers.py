@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packed directories in transformers: loaded, used, saved, refused."""
+
+import json
+import pathlib
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", minversion="5.0")
+
+import tiny_models  # noqa: E402
+
+import slimgemm.transformers as slim  # noqa: E402
+from slimgemm.torch import PackedLinear  # noqa: E402
+
+IDS = torch.arange(5, 29).reshape(2, 12)
+DENSE = ["qwen3", "llama-tied", "llama-bias"]
+
+
+def load(path, **options):
+    return transformers.AutoModelForCausalLM.from_pretrained(path, **options)
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory):
+    made = {}
+
+    def get(kind):
+        if kind not in made:
+            base = tmp_path_factory.mktemp(kind)
+            plain = tiny_models.save_plain(kind, base / "plain")
+            made[kind] = plain, tiny_models.pack_directory(plain, base / "packed")
+        return made[kind]
+
+    return get
+
+
+def check_same_bits(packed, plain):
+    """Every parameter of the plain model is in the packed one, bit for bit."""
+    for name, tensor in plain.state_dict().items():
+        module, _, attribute = name.rpartition(".")
+        found = getattr(packed.get_submodule(module), attribute)
+        assert found.dtype == tensor.dtype and torch.equal(found, tensor), name
+
+
+def packed_layers(model):
+    return sum(isinstance(module, PackedLinear) for module in model.modules())
+
+
+@pytest.mark.parametrize("device", tiny_models.DEVICES)
+@pytest.mark.parametrize("kind", DENSE)
+def test_load(directories, kind, device):
+    plain_path, packed_path = directories(kind)
+    plain, packed, ids = load(plain_path).to(device), load(packed_path).to(device), IDS.to(device)
+    check_same_bits(packed, plain)
+    assert packed_layers(packed) == (14 if kind == "llama-tied" else 15)
+    expected, found = plain(ids).logits, packed(ids).logits
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.2)
+    assert not packed.training
+    assert packed.generate(ids, max_new_tokens=3, do_sample=False).shape == (2, 15)
+
+
+@pytest.mark.parametrize("kind", DENSE)
+def test_save_and_load_again(directories, tmp_path, kind):
+    packed = load(directories(kind)[1])
+    packed.save_pretrained(tmp_path / "saved", max_shard_size="1MB")
+    assert len(list((tmp_path / "saved").glob("*.safetensors"))) > 1
+    config = json.loads((tmp_path / "saved/config.json").read_text())["quantization_config"]
+    assert config == {"quant_method": "slimgemm", "format": "1", "bits": 12,
+                      "packed_suffix": "_packed"}
+    again = load(tmp_path / "saved")
+    assert packed_layers(again) == packed_layers(packed)
+    assert torch.equal(again(IDS).logits, packed(IDS).logits)
+
+
+def test_what_transformers_saves_is_no_packed_checkpoint_to_verify(directories, tmp_path):
+    """It has no manifest and no checksums of the original; the command says so."""
+    load(directories("qwen3")[1]).save_pretrained(tmp_path / "saved")
+    for command in (["verify", tmp_path / "saved"], ["unpack", tmp_path / "saved", tmp_path / "x"]):
+        done = tiny_models.run_command(*command)
+        assert done.returncode != 0 and "slimgemm.json" in done.stderr + done.stdout
+
+
+def test_dequantized_model_packs_to_a_directory_that_verifies(directories, tmp_path):
+    plain_path, packed_path = directories("llama-bias")
+    plain, model = load(plain_path), load(packed_path).dequantize()
+    assert packed_layers(model) == 0
+    assert torch.equal(model(IDS).logits, plain(IDS).logits)
+    model.save_pretrained(tmp_path / "plain")
+    assert tiny_models.run_command("pack", tmp_path / "plain", tmp_path / "packed").returncode == 0
+    assert tiny_models.run_command("verify", tmp_path / "packed").returncode == 0
+    check_same_bits(load(tmp_path / "packed"), plain)
+
+
+def test_plain_model_packed_while_it_loads(directories):
+    plain_path, packed_path = directories("qwen3")
+    model = load(plain_path, quantization_config=slim.SlimgemmConfig(exclude=["lm_head"]))
+    assert packed_layers(model) == 14
+    check_same_bits(model, load(plain_path))
+
+
+def test_loaded_model_packed_and_saved(directories, tmp_path):
+    plain_path, _ = directories("llama-tied")
+    model = slim.pack(load(plain_path), progress=False)
+    model.save_pretrained(tmp_path / "saved")
+    check_same_bits(load(tmp_path / "saved"), load(plain_path))
+
+
+def test_exact_logits(directories, tmp_path):
+    plain_path, packed_path = directories("qwen3")
+    expected = load(plain_path)(IDS).logits
+    model = slim.pack(load(plain_path), exact=True, progress=False)
+    assert torch.equal(model(IDS).logits, expected)
+    config_path = pathlib.Path(packed_path) / "config.json"
+    config = json.loads(config_path.read_text())
+    copy = tmp_path / "exact"
+    copy.mkdir()
+    for file in pathlib.Path(packed_path).iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    config["quantization_config"]["exact"] = True
+    (copy / "config.json").write_text(json.dumps(config))
+    assert torch.equal(load(copy)(IDS).logits, expected)
+
+
+def test_router_that_is_no_linear_layer_gets_its_plain_weight(directories, tmp_path):
+    plain_path, _ = directories("qwen3-moe")
+    packed = tiny_models.pack_directory(plain_path, tmp_path / "packed", "--exclude", "*experts*")
+    model = load(packed)
+    check_same_bits(model, load(plain_path))
+    if tiny_models.command():
+        names = [name for name in packed_names(packed) if "mlp.gate." in name]
+        assert names, "the router was to be packed"
+
+
+def packed_names(directory):
+    from slimgemm.integrations import settings
+    return settings.packed_tensors(settings.checkpoint_files(directory))
+
+
+def test_packed_experts_are_refused(directories, tmp_path):
+    plain_path, _ = directories("qwen3-moe")
+    if tiny_models.command() is None:
+        pytest.skip("no slimgemm command: transformers alone does not pack experts")
+    packed = tiny_models.pack_directory(plain_path, tmp_path / "packed")
+    with pytest.raises(ValueError, match=r"--exclude '\*experts\*'"):
+        load(packed)
+
+
+def test_other_dtypes_are_refused(directories):
+    with pytest.raises(ValueError, match="torch.float16.*bfloat16"):
+        load(directories("qwen3")[1], dtype=torch.float16)
+
+
+@pytest.mark.parametrize("field, value", [("format", "2"), ("packed_suffix", "_p"),
+                                          ("group_size", 128)])
+def test_other_configurations_are_refused(field, value):
+    with pytest.raises(ValueError, match=field):
+        slim.SlimgemmConfig(**{field: value})
+
+
+def test_damage_is_found(directories, tmp_path):
+    """A flipped bit in a packed tensor: the reader of the matrix refuses it."""
+    from safetensors.torch import load_file, save_file
+    packed_path = pathlib.Path(directories("qwen3")[1])
+    for file in packed_path.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight_packed"
+    tensors[name][3000] ^= 1
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match="checksum"):
+        load(tmp_path)
