@@ -82,3 +82,22 @@ function(slimgemm_target target)
     target_link_options(${target} PRIVATE -fsanitize=${SLIMGEMM_SANITIZE})
   endif()
 endfunction()
+
+# slimgemm_quick_build(<target> [<hot source>...]): less optimisation for all but the hot sources.
+# Templates of JSON and of the option parser take compilers several times as long with it, and more
+# so under sanitizers.
+function(slimgemm_quick_build target)
+  set(level "")
+  if(SLIMGEMM_SANITIZE)
+    set(level -O0)
+    set(hot_level -O1)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(level -O1)
+    set(hot_level -O3)
+  endif()
+  if(level)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${level}>)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target}
+      PROPERTIES COMPILE_OPTIONS ${hot_level})
+  endif()
+endfunction()

@@ -26,10 +26,6 @@ cmake_is_new_enough() {
 }
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
-clang_runtime() {
-  have clang && [ -n "$(find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' \
-                        -print -quit 2>/dev/null)" ]
-}
 
 # What is missing, filled by need().
 missing_required=()
@@ -75,7 +71,7 @@ collect() {
     if have clang++; then  # the runtime's package is named after clang's version
       local version
       version=$(clang++ -dumpversion)
-      need optional "libclang-rt-${version%%.*}-dev" "fuzz test" clang_runtime
+      need optional "libclang-rt-${version%%.*}-dev" "fuzz test" can_fuzz
     fi
   fi
 }

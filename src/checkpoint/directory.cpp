@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/directory.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/xxh3.hpp"
@@ -27,11 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 24;
-
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::io_error, what); }
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, what);
-}
 
 void list_below(const fs::path& root, const std::string& relative, std::set<fs::path>& above,
                 Listing& listing) {

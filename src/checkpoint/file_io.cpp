@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/file_io.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "checkpoint/output_file.hpp"
 #include "support/parallel.hpp"
 
@@ -21,10 +22,6 @@ namespace slimgemm::checkpoint {
 namespace {
 
 constexpr std::int64_t chunk_bytes = std::int64_t{1} << 22;
-
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::io_error, what); }
-
-std::string reason() { return std::strerror(errno); }
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/manifest.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/packed_header.hpp"
 #include "checkpoint/xxh3.hpp"
@@ -22,10 +23,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr std::uint64_t manifest_bytes_max = 1'000'000'000;
-
-[[noreturn]] void corrupt(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path, what));
-}
 
 // A name that stays inside the directory and is written in one way only.
 bool is_inside(const std::string& name) {

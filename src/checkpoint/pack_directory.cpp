@@ -3,6 +3,7 @@
 // space. Then the files are written one by one, each complete before the state file names it.
 #include "checkpoint/directory.hpp"
 #include "checkpoint/directory_jobs.hpp"
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/model_files.hpp"
@@ -27,10 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t json_bytes_max = 1'000'000'000;
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, what);
-}
 
 // One safetensors file, as far as its header says.
 struct PlannedShard {

@@ -2,6 +2,7 @@
 // Unpacking and verifying follow the manifest: it says what every file must be.
 #include "checkpoint/directory.hpp"
 #include "checkpoint/directory_jobs.hpp"
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/pack_state.hpp"
@@ -21,10 +22,6 @@ namespace slimgemm::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void corrupt(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path, what));
-}
 
 // Bytes of the original files, for progress and space. Files that cannot be read count nothing:
 // what is wrong with them is said when their turn comes.
