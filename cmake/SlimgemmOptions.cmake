@@ -51,6 +51,8 @@ endif()
 # slimgemm_target(<target>): the project's include path, definitions, warnings and sanitizers.
 function(slimgemm_target target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD_CODE_BEFORE_INCLUDE "// NOLINTNEXTLINE(bugprone-suspicious-include)")
   if(SLIMGEMM_HAVE_XXHASH)
     # C++ only: nvcc can't have /usr/include as a system folder a second time.
     target_include_directories(${target} SYSTEM PRIVATE

@@ -28,7 +28,7 @@ constexpr std::uint64_t manifest_bytes_max = 1'000'000'000;
 bool is_inside(const std::string& name) {
   if (name.empty() || name.find('\0') != std::string::npos) return false;
   const fs::path path(name);
-  if (path.is_absolute() || path.lexically_normal() != path) return false;
+  if (path.is_absolute() || path.lexically_normal().native() != name) return false;
   for (const fs::path& part : path) {
     if (part.empty() || part == ".." || part == ".") return false;
   }

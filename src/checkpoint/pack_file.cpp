@@ -67,8 +67,7 @@ void check_packable(const SafetensorsFile& source, const std::vector<Selection>&
 
 std::uint64_t expected_bytes(const SafetensorsFile& source,
                              const std::vector<Selection>& selections) {
-  constexpr std::uint64_t header_share = 3;  // the old header and the records, with room
-  std::uint64_t bytes = header_share * source.header().data_begin();
+  std::uint64_t bytes = reserve_header(source, planned_records(source.header(), selections));
   for (std::size_t i = 0; i < selections.size(); ++i) {
     const Tensor& tensor = source.header().tensors[i];
     const Selection& selection = selections[i];

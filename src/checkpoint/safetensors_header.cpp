@@ -2,6 +2,7 @@
 #include "checkpoint/safetensors_header.hpp"
 
 #include "support/checks.hpp"
+#include "support/visible_text.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -61,17 +62,7 @@ std::optional<std::uint64_t> element_count(const std::vector<std::uint64_t>& sha
 
 std::string printable(std::string_view name) {
   constexpr std::size_t bytes_max = 200;
-  std::string text;
-  for (const char c : name.substr(0, bytes_max)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      text += fmt::format("\\x{:02x}", byte);
-    } else {
-      text += c;
-    }
-  }
-  if (name.size() > bytes_max) text += fmt::format("... ({} bytes)", name.size());
-  return text;
+  return visible_text(name, bytes_max);
 }
 
 void check_header_bytes(std::uint64_t header_bytes, std::uint64_t file_bytes,
@@ -103,7 +94,9 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool null() override { return unexpected("null"); }
   bool boolean(bool value) override { return unexpected(value ? "true" : "false"); }
   bool number_integer(number_integer_t value) override { return unexpected(std::to_string(value)); }
-  bool number_float(number_float_t, const string_t& text) override { return unexpected(text); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return unexpected(printable(text));
+  }
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
@@ -260,7 +253,7 @@ void check_size(const Tensor& tensor, const std::string& file) {
   }
   if (*size % 8 != 0) {
     unsound(file, fmt::format("tensor {} has {} bits by its shape and dtype {}, no whole bytes",
-                              printable(tensor.name), *size, tensor.dtype));
+                              printable(tensor.name), *size, printable(tensor.dtype)));
   }
   if (*size / 8 != tensor.size_bytes()) {
     unsound(file, fmt::format("tensor {} takes {} bytes, but its shape and dtype make {}",

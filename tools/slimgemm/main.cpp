@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cmd_common.hpp"
 #include "commands.hpp"
 
 #include <cerrno>
@@ -45,7 +46,7 @@ int main(int argc, char** argv) {
     }
     return exit_code;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "slimgemm: %s\n", error.what());
+    std::fprintf(stderr, "slimgemm: %s\n", slimgemm::cli::for_terminal(error.what()).c_str());
     return slimgemm::cli::exit_usage;
   }
 }
