@@ -3,6 +3,7 @@
 
 #include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
+#include "checkpoint/pack_state.hpp"
 #include "checkpoint/packed_header.hpp"
 #include "checkpoint/xxh3.hpp"
 
@@ -54,7 +55,8 @@ FileRecord parse_file(const json& value, const std::string& path) {
   if (!value.is_object()) corrupt(path, "an entry of files is not an object");
   FileRecord record;
   record.name = take_string(value, "name", path);
-  if (!is_inside(record.name) || record.name == manifest_name) {
+  if (!is_inside(record.name) || record.name == manifest_name || record.name == state_name ||
+      record.name == std::string(state_name) + ".new") {
     corrupt(path, fmt::format("the file name {} is not allowed: it must lie inside the directory",
                               printable(record.name)));
   }

@@ -3,6 +3,7 @@
 #include "commands.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -38,6 +39,7 @@ int run(int argc, char** argv) {
 }  // namespace slimgemm::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond ulimit -f is an error like a full disk
   try {
     const int exit_code = slimgemm::cli::run(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
