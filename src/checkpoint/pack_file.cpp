@@ -5,6 +5,7 @@
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/packed_file.hpp"
+#include "support/memory_keeper.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -85,6 +86,7 @@ PackedFileResult pack_file(const SafetensorsFile& source, const std::string& wor
   const std::vector<Selection> selections = select_all(header, options.select);
   check_packable(source, selections);
   const std::uint64_t data_begin = reserve_header(source, planned_records(header, selections));
+  const MemoryKeeper keeper;
   OutputFile out(working);
   ReadAhead ahead(source.descriptor(), source.file_bytes());
   std::vector<TensorRecord> records;
