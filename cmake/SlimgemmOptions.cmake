@@ -51,6 +51,8 @@ endif()
 # slimgemm_target(<target>): the project's include path, definitions, warnings and sanitizers.
 function(slimgemm_target target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD_CODE_BEFORE_INCLUDE "// NOLINTNEXTLINE(bugprone-suspicious-include)")
   if(SLIMGEMM_HAVE_XXHASH)
     # C++ only: nvcc can't have /usr/include as a system folder a second time.
     target_include_directories(${target} SYSTEM PRIVATE
@@ -80,5 +82,24 @@ function(slimgemm_target target)
       $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${SLIMGEMM_SANITIZE} -fno-omit-frame-pointer
                                 -fno-sanitize-recover=all>)
     target_link_options(${target} PRIVATE -fsanitize=${SLIMGEMM_SANITIZE})
+  endif()
+endfunction()
+
+# slimgemm_quick_build(<target> [<hot source>...]): less optimisation for all but the hot sources.
+# Templates of JSON and of the option parser take compilers several times as long with it, and more
+# so under sanitizers.
+function(slimgemm_quick_build target)
+  set(level "")
+  if(SLIMGEMM_SANITIZE)
+    set(level -O0)
+    set(hot_level -O1)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(level -O1)
+    set(hot_level -O3)
+  endif()
+  if(level)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${level}>)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target}
+      PROPERTIES COMPILE_OPTIONS ${hot_level})
   endif()
 endfunction()

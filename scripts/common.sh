@@ -8,6 +8,10 @@ build_dir=build/release
 say() { printf '%s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
+can_fuzz() {
+  have clang++ && [ -n "$(find "$(clang++ -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' \
+                          -print -quit 2>/dev/null)" ]
+}
 
 # step <title> <command...>: runs a command under a heading, says how long it took, stops at the
 # first failure.

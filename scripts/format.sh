@@ -18,10 +18,10 @@ if [ "${1:-}" != --check ]; then
   exit 0
 fi
 
-unformatted=()
-for file in "${files[@]}"; do
-  clang-format --dry-run --Werror "$file" 2>/dev/null || unformatted+=("$file")
-done
+mapfile -t unformatted < <(printf '%s\0' "${files[@]}" |
+  xargs -0 -P "$(nproc)" -n 8 sh -c 'for file; do
+    clang-format --dry-run --Werror "$file" 2>/dev/null || echo "$file"
+  done' format | sort)
 if [ ${#unformatted[@]} -eq 0 ]; then
   say "${#files[@]} files are formatted (clang-format $version)"
   exit 0

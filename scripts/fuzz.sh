@@ -3,8 +3,7 @@
 # Builds the libFuzzer targets with clang and runs each for a short while.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-if ! have clang++ || [ -z "$(find "$(clang++ -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' \
-                               -print -quit 2>/dev/null)" ]; then
+if ! can_fuzz; then
   say "clang++ or its fuzzer runtime is not installed: nothing is fuzzed"
   exit 0
 fi

@@ -27,14 +27,26 @@ import sys
 
 commands, lint_dir, *patterns = sys.argv[1:]
 patterns = patterns or ["^(?!tests/)"]
-kept = {}
+
+
+def sources(path):
+    """What a file of the build compiles: itself, or what it includes to compile it at one go."""
+    if not re.search(r"/Unity/unity_\d+_cxx\.cxx$", path):
+        return [os.path.relpath(path)]
+    return [os.path.relpath(name) for name in re.findall(r'#include "(.*)"', open(path).read())]
+
+
+kept = []
+linted = set()
 for command in json.load(open(commands)):
-    name = os.path.relpath(command["file"])
-    wanted = any(re.search(pattern, name) for pattern in patterns)
-    if wanted and name.endswith(".cpp") and not name.startswith(("build", "..")):
-        kept[name] = command
-json.dump(list(kept.values()), open(f"{lint_dir}/compile_commands.json", "w"))
-print(len(kept))
+    found = {name for name in sources(command["file"])
+             if name.endswith(".cpp") and not name.startswith(("build", ".."))
+             and any(re.search(pattern, name) for pattern in patterns)}
+    if found - linted:
+        linted |= found
+        kept.append(command)
+json.dump(kept, open(f"{lint_dir}/compile_commands.json", "w"))
+print(len(linted))
 PYTHON
 )
 [ "$count" -gt 0 ] || die "no file matches $*"

@@ -30,10 +30,6 @@ python_headers() {
   python3 -c 'import os, sysconfig
 exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null
 }
-clang_runtime() {
-  have clang && [ -n "$(find "$(clang -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' \
-                        -print -quit 2>/dev/null)" ]
-}
 
 # What is missing, filled by need().
 missing_required=()
@@ -80,7 +76,7 @@ collect() {
     if have clang++; then  # the runtime's package is named after clang's version
       local version
       version=$(clang++ -dumpversion)
-      need optional "libclang-rt-${version%%.*}-dev" "fuzz test" clang_runtime
+      need optional "libclang-rt-${version%%.*}-dev" "fuzz test" can_fuzz
     fi
   fi
 }

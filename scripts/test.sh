@@ -5,9 +5,14 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 headers() { cmake --build --preset release --target all_verify_interface_header_sets; }
+# With clang, one build serves the sanitizers and the fuzz targets.
 sanitizers() {
-  scripts/build.sh asan
-  ctest --preset asan -j "$(nproc)"
+  local build=asan tests=asan
+  if can_fuzz; then
+    build=fuzz tests=clang-asan
+  fi
+  scripts/build.sh $build
+  ctest --preset $tests -j "$(nproc)"
 }
 tests() { ctest --preset release -j "$(nproc)" --output-junit tests.xml; }
 

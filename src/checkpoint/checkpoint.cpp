@@ -3,6 +3,7 @@
 
 #include "checkpoint/directory.hpp"
 #include "checkpoint/directory_jobs.hpp"
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/packed_file.hpp"
 #include "checkpoint/stopwatch.hpp"
@@ -19,10 +20,6 @@ namespace slimgemm::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, what);
-}
 
 std::string without_slash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();

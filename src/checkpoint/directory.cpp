@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/directory.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/xxh3.hpp"
@@ -18,6 +19,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -28,17 +30,24 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 24;
 
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::io_error, what); }
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, what);
-}
+// Links can lead to one directory in many ways, and two on each of 30 levels in a billion.
+constexpr int ways_max = 8;
 
-void list_below(const fs::path& root, const std::string& relative, std::set<fs::path>& above,
+struct Visited {
+  std::set<fs::path> above;
+  std::map<fs::path, int> ways;
+};
+
+void list_below(const fs::path& root, const std::string& relative, Visited& visited,
                 Listing& listing) {
   const fs::path folder = root / relative;
   const fs::path real = fs::canonical(folder);
-  if (!above.insert(real).second) {
+  if (!visited.above.insert(real).second) {
     fail(fmt::format("{} leads back to a directory above it", folder.string()));
+  }
+  if (++visited.ways[real] > ways_max) {
+    fail(fmt::format("links lead to {} in more than {} ways; each would be a copy of it",
+                     real.string(), ways_max));
   }
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -50,7 +59,7 @@ void list_below(const fs::path& root, const std::string& relative, std::set<fs::
     const fs::file_status status = fs::status(root / below);
     if (fs::is_directory(status)) {
       listing.directories.push_back(below);
-      list_below(root, below, above, listing);
+      list_below(root, below, visited, listing);
     } else if (fs::is_regular_file(status)) {
       listing.files.push_back(below);
     } else {
@@ -59,7 +68,7 @@ void list_below(const fs::path& root, const std::string& relative, std::set<fs::
           fs::exists(status) ? "neither a file nor a directory" : "a link that leads nowhere"));
     }
   }
-  above.erase(real);
+  visited.above.erase(real);
 }
 
 // A file that is read front to back, in pieces.
@@ -91,9 +100,9 @@ std::string join(const std::string& root, const std::string& name) {
 
 Listing list_directory(const std::string& root) {
   Listing listing;
-  std::set<fs::path> above;
+  Visited visited;
   try {
-    list_below(root, "", above, listing);
+    list_below(root, "", visited, listing);
   } catch (const fs::filesystem_error& error) {
     fail(fmt::format("cannot list {}: {}", root, error.what()));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/file_io.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "checkpoint/output_file.hpp"
 #include "support/parallel.hpp"
 
@@ -21,10 +22,6 @@ namespace slimgemm::checkpoint {
 namespace {
 
 constexpr std::int64_t chunk_bytes = std::int64_t{1} << 22;
-
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::io_error, what); }
-
-std::string reason() { return std::strerror(errno); }
 
 }  // namespace
 
@@ -123,9 +120,39 @@ void ReadAhead::work() {
   }
 }
 
+void rename_without_flag(const std::string& from, const std::string& to) {
+  const auto refuse_rename = [&](int error) {
+    fail(fmt::format("cannot rename {} to {}: {}", from, to, std::strerror(error)));
+  };
+  if (std::filesystem::is_directory(std::filesystem::symlink_status(from))) {
+    // A directory replaces an empty one alone: here that of this call, and only while it is empty.
+    if (mkdir(to.c_str(), 0777) != 0) refuse_rename(errno);
+    if (std::rename(from.c_str(), to.c_str()) == 0) return;
+    const int error = errno;
+    rmdir(to.c_str());
+    refuse_rename(error);
+  }
+  if (link(from.c_str(), to.c_str()) == 0) {
+    if (unlink(from.c_str()) != 0) fail(fmt::format("cannot remove {}: {}", from, reason()));
+    return;
+  }
+  // EPERM and the like: a file system without hard links, either.
+  if (errno == EEXIST) refuse_rename(EEXIST);
+  const int descriptor = open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) refuse_rename(errno);
+  close(descriptor);
+  if (std::rename(from.c_str(), to.c_str()) == 0) return;
+  const int error = errno;
+  unlink(to.c_str());
+  refuse_rename(error);
+}
+
 void rename_into_place(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) {
-    fail(fmt::format("cannot rename {} to {}: {}", from, to, reason()));
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) {
+      fail(fmt::format("cannot rename {} to {}: {}", from, to, reason()));
+    }
+    rename_without_flag(from, to);  // NFS, for one, can't do it at one go
   }
   const std::string folder = std::filesystem::absolute(to).parent_path().string();
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -57,6 +57,10 @@ class ReadAhead {
 /// on the disk when it returns. Errors: io_error.
 void rename_into_place(const std::string& from, const std::string& to);
 
+/// The same for file systems that know no rename which replaces nothing, by two steps: a link and
+/// its removal for a file, an empty directory that is replaced for a directory.
+void rename_without_flag(const std::string& from, const std::string& to);
+
 /// Writes `text` under `path` by way of a working name beside it; replaces what was there.
 /// Errors: io_error.
 void write_text(const std::string& path, const std::string& text);

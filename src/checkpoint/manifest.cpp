@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/manifest.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
+#include "checkpoint/pack_state.hpp"
 #include "checkpoint/packed_header.hpp"
 #include "checkpoint/xxh3.hpp"
 
@@ -23,15 +25,11 @@ using nlohmann::ordered_json;
 
 constexpr std::uint64_t manifest_bytes_max = 1'000'000'000;
 
-[[noreturn]] void corrupt(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path, what));
-}
-
 // A name that stays inside the directory and is written in one way only.
 bool is_inside(const std::string& name) {
   if (name.empty() || name.find('\0') != std::string::npos) return false;
   const fs::path path(name);
-  if (path.is_absolute() || path.lexically_normal() != path) return false;
+  if (path.is_absolute() || path.lexically_normal().native() != name) return false;
   for (const fs::path& part : path) {
     if (part.empty() || part == ".." || part == ".") return false;
   }
@@ -57,7 +55,8 @@ FileRecord parse_file(const json& value, const std::string& path) {
   if (!value.is_object()) corrupt(path, "an entry of files is not an object");
   FileRecord record;
   record.name = take_string(value, "name", path);
-  if (!is_inside(record.name) || record.name == manifest_name) {
+  if (!is_inside(record.name) || record.name == manifest_name || record.name == state_name ||
+      record.name == std::string(state_name) + ".new") {
     corrupt(path, fmt::format("the file name {} is not allowed: it must lie inside the directory",
                               printable(record.name)));
   }

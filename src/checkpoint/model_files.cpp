@@ -92,7 +92,8 @@ std::string changed_index(const std::string& text,
 std::optional<std::string> changed_config(const std::string& text, const std::string& path) {
   ordered_json config = parse(text);
   if (!config.is_object()) return std::nullopt;
-  if (config.contains("quantization_config")) {
+  const auto quantized = config.find("quantization_config");
+  if (quantized != config.end() && !quantized->is_null()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} has a quantization_config: the model is quantized already, and its "
                             "loader must find that entry. Its BF16 files can be packed one by one",

@@ -35,7 +35,7 @@ void for_each_weight(
 std::string changed_index(const std::string& text, const std::map<std::string, ShardFacts>& shards);
 
 /// config.json with "quantization_config" added, or nothing where it is not a JSON object.
-/// Errors: invalid_argument where it has a quantization_config already.
+/// Errors: invalid_argument where it has a quantization_config (other than null) already.
 std::optional<std::string> changed_config(const std::string& text, const std::string& path);
 
 /// True if config.json says that the output layer shares the embeddings' weights.

@@ -4,6 +4,7 @@
 // usual way.
 #include "checkpoint/output_file.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "support/parallel.hpp"
 
 #include <slimgemm/error.hpp>
@@ -25,10 +26,6 @@ constexpr std::uint64_t page_bytes = 4096;
 // Below this the usual way is as good.
 constexpr std::uint64_t direct_bytes_min = std::uint64_t{1} << 20;
 constexpr int writers = 2;
-
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::io_error, what); }
-
-std::string reason() { return std::strerror(errno); }
 
 /// Why a file that is to be new is there already.
 std::string why_it_exists(const std::string& path) {

@@ -3,6 +3,7 @@
 // space. Then the files are written one by one, each complete before the state file names it.
 #include "checkpoint/directory.hpp"
 #include "checkpoint/directory_jobs.hpp"
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/model_files.hpp"
@@ -27,10 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t json_bytes_max = 1'000'000'000;
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, what);
-}
 
 // One safetensors file, as far as its header says.
 struct PlannedShard {
@@ -211,17 +208,13 @@ class DirectoryPacker {
       fs::create_directory(working_);
       lock_ = std::make_unique<DirectoryLock>(working_);
     } else {
-      if (!fs::is_directory(fs::symlink_status(working_)) || fs::equivalent(working_, in_)) {
+      if (!fs::is_directory(fs::symlink_status(working_))) {
         refuse(fmt::format("{} exists and is no interrupted run's: move it away", working_));
       }
       lock_ = std::make_unique<DirectoryLock>(working_);
-      auto earlier = read_state(working_);
-      if (!earlier && !fs::is_empty(working_)) {
-        refuse(fmt::format("{} exists and is no interrupted run's: move it away", working_));
-      }
-      if (earlier && earlier->options == options_text(in_, options_)) state_ = std::move(*earlier);
+      state_ = take_over(working_, in_, options_text(in_, options_));
       std::erase_if(state_.files, [&](const auto& entry) { return !is_reusable(entry.second); });
-      remove_leftovers();
+      remove_leftovers(working_, state_);
       std::uint64_t there = 0;
       for (const auto& [name, file] : state_.files) there += file.record.bytes;
       check_space(needed_bytes_ - std::min(there, needed_bytes_), free_bytes(working_), out_);
@@ -241,16 +234,6 @@ class DirectoryPacker {
     return is_finished(
         file, shard == shards_.end() ? source_facts(join(in_, name)) : shard->second.source,
         working_);
-  }
-
-  void remove_leftovers() {
-    std::vector<fs::path> leftovers;  // links are removed, not followed
-    for (const auto& entry : fs::recursive_directory_iterator(working_)) {
-      if (entry.is_directory() && !entry.is_symlink()) continue;
-      const std::string name = entry.path().lexically_relative(working_).generic_string();
-      if (name != state_name && state_.files.count(name) == 0) leftovers.push_back(entry.path());
-    }
-    for (const fs::path& leftover : leftovers) fs::remove(leftover);
   }
 
   void finish_file(const std::string& name) {

@@ -5,6 +5,7 @@
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/packed_file.hpp"
+#include "support/memory_keeper.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -67,8 +68,7 @@ void check_packable(const SafetensorsFile& source, const std::vector<Selection>&
 
 std::uint64_t expected_bytes(const SafetensorsFile& source,
                              const std::vector<Selection>& selections) {
-  constexpr std::uint64_t header_share = 3;  // the old header and the records, with room
-  std::uint64_t bytes = header_share * source.header().data_begin();
+  std::uint64_t bytes = reserve_header(source, planned_records(source.header(), selections));
   for (std::size_t i = 0; i < selections.size(); ++i) {
     const Tensor& tensor = source.header().tensors[i];
     const Selection& selection = selections[i];
@@ -86,6 +86,7 @@ PackedFileResult pack_file(const SafetensorsFile& source, const std::string& wor
   const std::vector<Selection> selections = select_all(header, options.select);
   check_packable(source, selections);
   const std::uint64_t data_begin = reserve_header(source, planned_records(header, selections));
+  const MemoryKeeper keeper;
   OutputFile out(working);
   ReadAhead ahead(source.descriptor(), source.file_bytes());
   std::vector<TensorRecord> records;

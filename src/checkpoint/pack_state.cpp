@@ -2,6 +2,7 @@
 #include "checkpoint/pack_state.hpp"
 
 #include "checkpoint/directory.hpp"
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/packed_file.hpp"
 
@@ -11,13 +12,17 @@
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 namespace slimgemm::checkpoint {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::uint64_t state_bytes_max = 1'000'000'000;
@@ -76,6 +81,11 @@ std::string options_text(const std::string& in, const PackCheckpointOptions& opt
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+std::string unpack_options_text(const std::string& in, const std::string& manifest_xxh3) {
+  return json{{"packed", std::filesystem::canonical(in).string()}, {"manifest", manifest_xxh3}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 SourceFacts source_facts(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0) {
@@ -110,6 +120,31 @@ void write_state(const std::string& directory, const PackState& state) {
   for (const auto& [name, file] : state.files) files[name] = to_json(file);
   const json value{{"options", state.options}, {"files", std::move(files)}};
   write_text(join(directory, state_name), value.dump(1) + "\n");
+}
+
+PackState take_over(const std::string& working, const std::string& in, const std::string& options) {
+  auto earlier = read_state(working);
+  // A run that was killed at once leaves nothing, or the state half written.
+  const auto is_first_state = [](const fs::directory_entry& entry) {
+    return entry.path().filename() == std::string(state_name) + ".new" && !entry.is_directory();
+  };
+  const bool ours = earlier || std::all_of(fs::directory_iterator(working),
+                                           fs::directory_iterator(), is_first_state);
+  if (!ours || fs::equivalent(working, in)) {
+    refuse(fmt::format("{} exists and is no interrupted run's: move it away", working));
+  }
+  if (earlier && earlier->options == options) return std::move(*earlier);
+  return {};
+}
+
+void remove_leftovers(const std::string& working, const PackState& state) {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::recursive_directory_iterator(working)) {
+    if (entry.is_directory() && !entry.is_symlink()) continue;
+    const std::string name = entry.path().lexically_relative(working).generic_string();
+    if (name != state_name && state.files.count(name) == 0) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove(leftover);
 }
 
 bool is_finished(const FinishedFile& finished, const SourceFacts& source,

@@ -42,6 +42,8 @@ struct PackState {
 
 /// `in`: the source directory.
 std::string options_text(const std::string& in, const PackCheckpointOptions& options);
+/// The same of unpacking `in`, whose manifest has that checksum.
+std::string unpack_options_text(const std::string& in, const std::string& manifest_xxh3);
 
 /// Size, times and inode of a file. Errors: io_error.
 SourceFacts source_facts(const std::string& path);
@@ -49,6 +51,13 @@ SourceFacts source_facts(const std::string& path);
 /// The state that is in the directory, or nothing where there is none that can be read.
 std::optional<PackState> read_state(const std::string& directory);
 void write_state(const std::string& directory, const PackState& state);
+
+/// The state of the interrupted run that left `working`; empty where that ran with other options.
+/// The caller holds its lock. Errors: invalid_argument if no run of ours left it, or it is `in`.
+PackState take_over(const std::string& working, const std::string& in, const std::string& options);
+
+/// Removes what lies in `working` and is neither the state nor finished. Links are not followed.
+void remove_leftovers(const std::string& working, const PackState& state);
 
 /// True if what `finished` says is still so: the source is the same and the file in `directory` is
 /// the one that was written (size, and of a packed file the header's checksum).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/packed_header.hpp"
 
+#include "checkpoint/errors.hpp"
 #include "checkpoint/xxh3.hpp"
 
 #include <slimgemm/error.hpp>
@@ -19,10 +20,6 @@ namespace slimgemm::checkpoint {
 namespace {
 
 using nlohmann::json;
-
-[[noreturn]] void corrupt(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path, what));
-}
 
 const std::string* find_value(const SafetensorsHeader& header, std::string_view key) {
   const auto found = header.metadata.find(std::string(key));

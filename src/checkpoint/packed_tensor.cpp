@@ -23,7 +23,7 @@ constexpr std::uint64_t copy_bytes = std::uint64_t{1} << 24;
 // Below this a second thread for the checksum is not worth its start.
 constexpr std::uint64_t threaded_bytes = std::uint64_t{1} << 21;
 
-[[noreturn]] void corrupt(const TensorRecord& record, const std::string& what) {
+[[noreturn]] void corrupt_tensor(const TensorRecord& record, const std::string& what) {
   throw Error(ErrorCode::corrupt_data,
               fmt::format("tensor {}: {}", printable(record.stored_name()), what));
 }
@@ -74,31 +74,31 @@ PackedMatrix read_matrix(const SafetensorsFile& file, const Tensor& stored,
                          const TensorRecord& record, std::uint64_t offset) {
   std::array<std::byte, sizeof(format::Header)> head{};
   if (stored.size_bytes() < offset || stored.size_bytes() - offset < head.size()) {
-    corrupt(record, fmt::format("it has {} bytes, but a packed matrix begins at byte {}",
-                                stored.size_bytes(), offset));
+    corrupt_tensor(record, fmt::format("it has {} bytes, but a packed matrix begins at byte {}",
+                                       stored.size_bytes(), offset));
   }
   file.read(stored, offset, head);
   format::Header header{};
   std::memcpy(&header, head.data(), head.size());
   if (header.magic != format::magic) {
-    corrupt(record,
-            fmt::format("no packed matrix begins at byte {}: magic is not SLIMPACK", offset));
+    corrupt_tensor(
+        record, fmt::format("no packed matrix begins at byte {}: magic is not SLIMPACK", offset));
   }
   if (header.version != format::version) {
-    corrupt(record, fmt::format("version = {} at byte {}: this build reads version {} only",
-                                header.version, offset, format::version));
+    corrupt_tensor(record, fmt::format("version = {} at byte {}: this build reads version {} only",
+                                       header.version, offset, format::version));
   }
   const std::uint64_t room = stored.size_bytes() - offset;
   if (header.total_bytes < head.size() || header.total_bytes > room) {
-    corrupt(record, fmt::format("total_bytes = {} at byte {}: must be {} to {}", header.total_bytes,
-                                offset, head.size(), room));
+    corrupt_tensor(record, fmt::format("total_bytes = {} at byte {}: must be {} to {}",
+                                       header.total_bytes, offset, head.size(), room));
   }
   if (header.n != record.n || header.k != record.k) {
-    corrupt(record, fmt::format("the matrix at byte {} is {} x {}: the original is {} x {}", offset,
-                                header.n, header.k, record.n, record.k));
+    corrupt_tensor(record, fmt::format("the matrix at byte {} is {} x {}: the original is {} x {}",
+                                       offset, header.n, header.k, record.n, record.k));
   }
   if ((header.flags & format::has_checksums) == 0) {
-    corrupt(record, fmt::format("the matrix at byte {} has no checksums", offset));
+    corrupt_tensor(record, fmt::format("the matrix at byte {} has no checksums", offset));
   }
   AlignedBuffer buffer(header.total_bytes);
   file.read(stored, offset, {buffer.data(), buffer.size()});
@@ -106,7 +106,7 @@ PackedMatrix read_matrix(const SafetensorsFile& file, const Tensor& stored,
     return PackedAccess::check_and_adopt(std::move(buffer));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt_data) throw;
-    corrupt(record, fmt::format("the matrix at byte {}: {}", offset, error.what()));
+    corrupt_tensor(record, fmt::format("the matrix at byte {}: {}", offset, error.what()));
   }
 }
 
@@ -114,8 +114,8 @@ void unpack_matrix(const PackedMatrix& packed, const TensorRecord& record,
                    std::span<std::byte> dense) {
   const bool is_f32 = record.original.dtype == "F32";
   if (packed.dtype() != (is_f32 ? DType::f32 : DType::bf16)) {
-    corrupt(record, fmt::format("its encoding is {}: the original is {}", name(packed.encoding()),
-                                record.original.dtype));
+    corrupt_tensor(record, fmt::format("its encoding is {}: the original is {}",
+                                       name(packed.encoding()), record.original.dtype));
   }
   if (is_f32) {
     unpack(packed, as<float>(dense));
@@ -123,7 +123,7 @@ void unpack_matrix(const PackedMatrix& packed, const TensorRecord& record,
   }
   unpack(packed, as<std::uint16_t>(dense));
   if (record.original.dtype == "F16" && !bf16_to_fp16(as<std::uint16_t>(dense))) {
-    corrupt(record, "it holds a value that is not FP16, as the original is");
+    corrupt_tensor(record, "it holds a value that is not FP16, as the original is");
   }
 }
 
@@ -131,15 +131,15 @@ void check_padding(const SafetensorsFile& file, const Tensor& stored, const Tens
                    std::uint64_t begin, std::uint64_t end) {
   std::array<std::byte, matrix_alignment> bytes{};
   if (end > stored.size_bytes()) {
-    corrupt(record,
-            fmt::format("it ends at byte {}, before the padding to {}", stored.size_bytes(), end));
+    corrupt_tensor(record, fmt::format("it ends at byte {}, before the padding to {}",
+                                       stored.size_bytes(), end));
   }
   const std::span<std::byte> padding(bytes.data(), end - begin);
   file.read(stored, begin, padding);
   for (std::size_t i = 0; i < padding.size(); ++i) {
     if (padding[i] == std::byte{0}) continue;
-    corrupt(record, fmt::format("padding byte {} = {}: must be 0", begin + i,
-                                std::to_integer<int>(padding[i])));
+    corrupt_tensor(record, fmt::format("padding byte {} = {}: must be 0", begin + i,
+                                       std::to_integer<int>(padding[i])));
   }
 }
 
@@ -150,8 +150,9 @@ void restore_packed(const SafetensorsFile& file, const Tensor& stored, const Ten
   std::string encoding;
   for (std::uint64_t i = 0; i < record.matrices; ++i) {
     if (!record.offsets.empty() && record.offsets[i] != offset) {
-      corrupt(record, fmt::format("its record says that matrix {} begins at byte {}: it is {}", i,
-                                  record.offsets[i], offset));
+      corrupt_tensor(record,
+                     fmt::format("its record says that matrix {} begins at byte {}: it is {}", i,
+                                 record.offsets[i], offset));
     }
     const PackedMatrix packed = read_matrix(file, stored, record, offset);
     note_encoding(encoding, name(packed.encoding()));
@@ -166,12 +167,12 @@ void restore_packed(const SafetensorsFile& file, const Tensor& stored, const Ten
     meter.add(bytes.size());
   }
   if (offset != stored.size_bytes()) {
-    corrupt(record,
-            fmt::format("it has {} bytes: its matrices end at {}", stored.size_bytes(), offset));
+    corrupt_tensor(record, fmt::format("it has {} bytes: its matrices end at {}",
+                                       stored.size_bytes(), offset));
   }
   if (encoding != record.encoding) {
-    corrupt(record,
-            fmt::format("its encoding is {}: its record says {}", encoding, record.encoding));
+    corrupt_tensor(
+        record, fmt::format("its encoding is {}: its record says {}", encoding, record.encoding));
   }
 }
 
@@ -257,9 +258,9 @@ void restore_tensor(const SafetensorsFile& file, const Tensor& stored, const Ten
     digest = copy_tensor(file, stored, sink, meter);
   }
   if (digest != record.xxh3) {
-    corrupt(record,
-            fmt::format("its bytes have the XXH3 {}: its record says {}; the data is damaged",
-                        hex(digest), hex(record.xxh3)));
+    corrupt_tensor(
+        record, fmt::format("its bytes have the XXH3 {}: its record says {}; the data is damaged",
+                            hex(digest), hex(record.xxh3)));
   }
 }
 

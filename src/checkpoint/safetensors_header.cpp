@@ -2,6 +2,7 @@
 #include "checkpoint/safetensors_header.hpp"
 
 #include "support/checks.hpp"
+#include "support/visible_text.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -20,7 +21,7 @@
 namespace slimgemm::checkpoint {
 namespace {
 
-[[noreturn]] void corrupt(const std::string& file, const std::string& what) {
+[[noreturn]] void unsound(const std::string& file, const std::string& what) {
   throw Error(ErrorCode::corrupt_data,
               fmt::format("{} is not a sound safetensors file: {}", file, what));
 }
@@ -61,31 +62,21 @@ std::optional<std::uint64_t> element_count(const std::vector<std::uint64_t>& sha
 
 std::string printable(std::string_view name) {
   constexpr std::size_t bytes_max = 200;
-  std::string text;
-  for (const char c : name.substr(0, bytes_max)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      text += fmt::format("\\x{:02x}", byte);
-    } else {
-      text += c;
-    }
-  }
-  if (name.size() > bytes_max) text += fmt::format("... ({} bytes)", name.size());
-  return text;
+  return visible_text(name, bytes_max);
 }
 
 void check_header_bytes(std::uint64_t header_bytes, std::uint64_t file_bytes,
                         const std::string& file) {
   if (file_bytes < length_bytes) {
-    corrupt(file,
+    unsound(file,
             fmt::format("it has {} bytes, fewer than the 8 of the header's size", file_bytes));
   }
   if (header_bytes > header_bytes_max) {
-    corrupt(file,
+    unsound(file,
             fmt::format("its header has {} bytes, more than {}", header_bytes, header_bytes_max));
   }
   if (header_bytes > file_bytes - length_bytes) {
-    corrupt(file, fmt::format("its header has {} bytes, but only {} follow", header_bytes,
+    unsound(file, fmt::format("its header has {} bytes, but only {} follow", header_bytes,
                               file_bytes - length_bytes));
   }
 }
@@ -103,7 +94,9 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool null() override { return unexpected("null"); }
   bool boolean(bool value) override { return unexpected(value ? "true" : "false"); }
   bool number_integer(number_integer_t value) override { return unexpected(std::to_string(value)); }
-  bool number_float(number_float_t, const string_t& text) override { return unexpected(text); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return unexpected(printable(text));
+  }
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
@@ -155,11 +148,11 @@ class HeaderReader : public nlohmann::json_sax<json> {
     key_ = std::move(value);
     if (place_ == Place::top) {
       if (!names_.insert(key_).second) {
-        corrupt(file_, fmt::format("the tensor {} appears twice", printable(key_)));
+        unsound(file_, fmt::format("the tensor {} appears twice", printable(key_)));
       }
     } else if (place_ == Place::metadata) {
       if (header_.metadata.count(key_) != 0) {
-        corrupt(file_, fmt::format("its __metadata__ has {} twice", printable(key_)));
+        unsound(file_, fmt::format("its __metadata__ has {} twice", printable(key_)));
       }
     } else {
       bool* seen = key_ == "dtype"          ? &has_dtype_
@@ -205,7 +198,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
   }
 
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    corrupt(file_, fmt::format("its header is not JSON: {}", printable(error.what())));
+    unsound(file_, fmt::format("its header is not JSON: {}", printable(error.what())));
   }
 
  private:
@@ -213,18 +206,18 @@ class HeaderReader : public nlohmann::json_sax<json> {
   static constexpr std::size_t rank_max = 64;
 
   [[noreturn]] void fail_tensor(const std::string& what) const {
-    corrupt(file_, fmt::format("tensor {} {}", printable(tensor_.name), what));
+    unsound(file_, fmt::format("tensor {} {}", printable(tensor_.name), what));
   }
 
   // A value where the format has none of that kind.
   [[noreturn]] bool unexpected(const std::string& value) const {
     switch (place_) {
       case Place::outside:
-        corrupt(file_, "its header is not a JSON object");
+        unsound(file_, "its header is not a JSON object");
       case Place::top:
-        corrupt(file_, fmt::format("{} is {}: it must be an object", printable(key_), value));
+        unsound(file_, fmt::format("{} is {}: it must be an object", printable(key_), value));
       case Place::metadata:
-        corrupt(file_, fmt::format("its __metadata__ has {} = {}: it must be a string",
+        unsound(file_, fmt::format("its __metadata__ has {} = {}: it must be a string",
                                    printable(key_), value));
       case Place::tensor:
         fail_tensor(fmt::format("has {} = {}: it must be {}", key_, value,
@@ -255,15 +248,15 @@ void check_size(const Tensor& tensor, const std::string& file) {
   const auto count = element_count(tensor.shape);
   const auto size = count ? checked_multiply(*count, static_cast<std::uint64_t>(*bits)) : count;
   if (!size) {
-    corrupt(file, fmt::format("tensor {} has a shape whose size exceeds 2^64 - 1 bits",
+    unsound(file, fmt::format("tensor {} has a shape whose size exceeds 2^64 - 1 bits",
                               printable(tensor.name)));
   }
   if (*size % 8 != 0) {
-    corrupt(file, fmt::format("tensor {} has {} bits by its shape and dtype {}, no whole bytes",
-                              printable(tensor.name), *size, tensor.dtype));
+    unsound(file, fmt::format("tensor {} has {} bits by its shape and dtype {}, no whole bytes",
+                              printable(tensor.name), *size, printable(tensor.dtype)));
   }
   if (*size / 8 != tensor.size_bytes()) {
-    corrupt(file, fmt::format("tensor {} takes {} bytes, but its shape and dtype make {}",
+    unsound(file, fmt::format("tensor {} takes {} bytes, but its shape and dtype make {}",
                               printable(tensor.name), tensor.size_bytes(), *size / 8));
   }
 }
@@ -277,11 +270,11 @@ void check_layout(SafetensorsHeader& header, std::uint64_t data_bytes, const std
   std::uint64_t position = 0;
   for (const Tensor& tensor : header.tensors) {
     if (tensor.begin != position || tensor.end < tensor.begin) {
-      corrupt(file, fmt::format("tensor {} lies at bytes {} to {}, but the one before ends at {}",
+      unsound(file, fmt::format("tensor {} lies at bytes {} to {}, but the one before ends at {}",
                                 printable(tensor.name), tensor.begin, tensor.end, position));
     }
     if (tensor.end > data_bytes) {
-      corrupt(file, fmt::format("tensor {} lies at bytes {} to {} of {} bytes of data: the file is "
+      unsound(file, fmt::format("tensor {} lies at bytes {} to {} of {} bytes of data: the file is "
                                 "cut short or the header wrong",
                                 printable(tensor.name), tensor.begin, tensor.end, data_bytes));
     }
@@ -289,7 +282,7 @@ void check_layout(SafetensorsHeader& header, std::uint64_t data_bytes, const std
     position = tensor.end;
   }
   if (position != data_bytes) {
-    corrupt(file,
+    unsound(file,
             fmt::format("its tensors end at byte {} of {} bytes of data", position, data_bytes));
   }
 }
@@ -299,12 +292,12 @@ void check_layout(SafetensorsHeader& header, std::uint64_t data_bytes, const std
 SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes,
                                const std::string& file) {
   if (text.empty() || text.front() != '{') {
-    corrupt(file, text.empty() ? "its header is empty"
+    unsound(file, text.empty() ? "its header is empty"
                                : "its header is not a JSON object: it must begin with {");
   }
   // The parser would take a zero byte for the end of the text.
   if (const auto zero = text.find('\0'); zero != std::string_view::npos) {
-    corrupt(file, fmt::format("its header is not JSON: byte {} of it is 0", zero));
+    unsound(file, fmt::format("its header is not JSON: byte {} of it is 0", zero));
   }
   SafetensorsHeader header;
   header.header_bytes = text.size();

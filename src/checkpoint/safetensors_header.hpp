@@ -47,7 +47,7 @@ std::optional<int> dtype_bits(std::string_view dtype);
 /// Elements of a tensor of that shape, or nothing where they do not fit 64 bits.
 std::optional<std::uint64_t> element_count(const std::vector<std::uint64_t>& shape);
 
-/// A name from a file, fit for a message: control characters escaped, cut after 200 bytes.
+/// A name or value from a file, fit for a message: as visible_text, cut after 200 bytes.
 std::string printable(std::string_view name);
 
 /// Throws Error(corrupt_data) unless a file of `file_bytes` bytes can begin with the size

@@ -2,6 +2,7 @@
 // Unpacking and verifying follow the manifest: it says what every file must be.
 #include "checkpoint/directory.hpp"
 #include "checkpoint/directory_jobs.hpp"
+#include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/pack_state.hpp"
@@ -15,16 +16,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <set>
 
 namespace slimgemm::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void corrupt(const std::string& path, const std::string& what) {
-  throw Error(ErrorCode::corrupt_data, fmt::format("{}: {}", path, what));
-}
 
 // Bytes of the original files, for progress and space. Files that cannot be read count nothing:
 // what is wrong with them is said when their turn comes.
@@ -69,6 +67,92 @@ void unpack_one(const std::string& in, const std::string& working, const FileRec
   }
   unpack_file(packed, to, meter);
 }
+
+// As packing does: each file is complete before the state names it, and a run that was killed is
+// gone on with.
+class DirectoryUnpacker {
+ public:
+  DirectoryUnpacker(const std::string& in, const std::string& out, Meter& meter)
+      : in_(in),
+        out_(out),
+        working_(working_name(out)),
+        manifest_(read_manifest(in)),
+        meter_(meter) {}
+
+  UnpackSummary run(const Stopwatch& stopwatch) {
+    UnpackSummary summary;
+    summary.bytes_out = original_bytes(in_, manifest_);
+    prepare_working(summary.bytes_out);
+    meter_.begin(summary.bytes_out);
+    for (const FileRecord& file : manifest_.files) {
+      finish_file(file);
+      ++summary.files;
+      summary.bytes_in += file.bytes;
+    }
+    fs::remove(join(working_, state_name));
+    rename_into_place(working_, out_);
+    summary.unpack_s = stopwatch.seconds();
+    return summary;
+  }
+
+ private:
+  void prepare_working(std::uint64_t needed) {
+    const std::string options = unpack_options_text(in_, xxh3_text(manifest_text(manifest_)));
+    if (fs::symlink_status(working_).type() == fs::file_type::not_found) {
+      check_space(needed, free_bytes(fs::absolute(out_).parent_path().string()), out_);
+      fs::create_directory(working_);
+      lock_ = std::make_unique<DirectoryLock>(working_);
+    } else {
+      if (!fs::is_directory(fs::symlink_status(working_))) {
+        refuse(fmt::format("{} exists and is no interrupted run's: move it away", working_));
+      }
+      lock_ = std::make_unique<DirectoryLock>(working_);
+      state_ = take_over(working_, in_, options);
+      std::erase_if(state_.files, [&](const auto& entry) {
+        return !is_finished(entry.second, facts_of(entry.first), working_);
+      });
+      remove_leftovers(working_, state_);
+      std::uint64_t there = 0;
+      for (const auto& [name, file] : state_.files) there += file.record.bytes;
+      check_space(needed - std::min(there, needed), free_bytes(working_), out_);
+    }
+    state_.options = options;
+    write_state(working_, state_);
+    for (const std::string& name : manifest_.directories) {
+      fs::create_directories(join(working_, name));
+    }
+  }
+
+  // Of a packed file; nothing where it is gone, which then does not compare equal.
+  [[nodiscard]] SourceFacts facts_of(const std::string& name) const {
+    const std::string path = join(in_, name);
+    return fs::exists(path) ? source_facts(path) : SourceFacts{};
+  }
+
+  void finish_file(const FileRecord& file) {
+    const auto found = state_.files.find(file.name);
+    if (found != state_.files.end()) {
+      meter_.add(found->second.record.bytes);
+      return;
+    }
+    FinishedFile finished{.source = facts_of(file.name)};
+    unpack_one(in_, working_, file, meter_);
+    finished.record = {.name = file.name,
+                       .kind = FileKind::copied,
+                       .bytes = source_facts(join(working_, file.name)).bytes,
+                       .xxh3 = ""};
+    state_.files[file.name] = finished;
+    write_state(working_, state_);
+  }
+
+  const std::string& in_;
+  const std::string& out_;
+  const std::string working_;
+  const Manifest manifest_;
+  Meter& meter_;
+  std::unique_ptr<DirectoryLock> lock_;
+  PackState state_;
+};
 
 class DirectoryVerifier {
  public:
@@ -205,29 +289,7 @@ class DirectoryVerifier {
 
 UnpackSummary unpack_directory(const std::string& in, const std::string& out, Meter& meter) {
   const Stopwatch stopwatch;
-  const Manifest manifest = read_manifest(in);
-  UnpackSummary summary;
-  summary.bytes_out = original_bytes(in, manifest);
-  check_space(summary.bytes_out, free_bytes(fs::absolute(out).parent_path().string()), out);
-  const std::string working = working_name(out);
-  if (fs::exists(working)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} exists: remove what an interrupted run left there", working));
-  }
-  fs::create_directory(working);
-  const DirectoryLock lock(working);
-  meter.begin(summary.bytes_out);
-  for (const std::string& name : manifest.directories) {
-    fs::create_directories(join(working, name));
-  }
-  for (const FileRecord& file : manifest.files) {
-    unpack_one(in, working, file, meter);
-    ++summary.files;
-    summary.bytes_in += file.bytes;
-  }
-  rename_into_place(working, out);
-  summary.unpack_s = stopwatch.seconds();
-  return summary;
+  return DirectoryUnpacker(in, out, meter).run(stopwatch);
 }
 
 VerifySummary verify_directory(const std::string& packed, const std::string& against,

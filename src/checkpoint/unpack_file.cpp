@@ -3,6 +3,7 @@
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/packed_file.hpp"
 #include "support/aligned_buffer.hpp"
+#include "support/memory_keeper.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -90,6 +91,7 @@ void unpack_file(const PackedFile& packed, const std::string& working, Meter& me
   out.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
   out.write_at(length_bytes, std::as_bytes(std::span(text)));
   const std::uint64_t data_begin = length_bytes + header_bytes;
+  const MemoryKeeper keeper;
   Scratch scratch;
   for (const TensorRecord* record : by_place(packed.records())) {
     ahead.advance(file.header().data_begin() + record->begin);
@@ -145,6 +147,7 @@ void verify_file(const VerifyRequest& request, Meter& meter, VerifySummary& summ
   if (!packed) return;
   const SafetensorsFile& file = packed->file();
   ReadAhead ahead(file.descriptor(), file.file_bytes());
+  const MemoryKeeper keeper;
   Scratch scratch;
   for (const TensorRecord* record : by_place(packed->records())) {
     ahead.advance(file.header().data_begin() + record->begin);

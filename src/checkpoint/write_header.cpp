@@ -14,7 +14,7 @@
 namespace slimgemm::checkpoint {
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t header_alignment = 4096;
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
@@ -75,7 +75,8 @@ std::uint64_t reserve_header(const SafetensorsFile& source,
   const std::uint64_t slack = records.size() * std::to_string(longest).size();
   const std::uint64_t bytes = length_bytes + json_text(source, records).size() + slack;
   // Whole pages: the data can be read and written past the system's cache.
-  const std::uint64_t aligned = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+  const std::uint64_t aligned =
+      (bytes + header_alignment - 1) / header_alignment * header_alignment;
   if (aligned - length_bytes > header_bytes_max) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: the packed file's header would have {} bytes, more than the "

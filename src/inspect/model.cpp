@@ -14,6 +14,7 @@
 #include <map>
 #include <numeric>
 #include <string_view>
+#include <unordered_set>
 
 namespace slimgemm::inspect {
 namespace {
@@ -88,8 +89,10 @@ void Model::open(const std::string& path) {
 
 void Model::require_tensors(const std::vector<std::string>& names) const {
   const checkpoint::SafetensorsFile& last = file(files_.size() - 1);
+  std::unordered_set<std::string_view> there;
+  for (const checkpoint::Tensor& tensor : last.header().tensors) there.insert(tensor.name);
   for (const std::string& name : names) {
-    if (last.header().find(name) != nullptr) continue;
+    if (there.count(name) != 0) continue;
     throw Error(ErrorCode::corrupt_data,
                 fmt::format("{} has no tensor {}, which the index says it has", last.path(),
                             checkpoint::printable(name)));

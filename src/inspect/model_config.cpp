@@ -14,7 +14,7 @@
 namespace slimgemm::inspect {
 namespace {
 
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
 // No model has so much of anything; larger values would only overflow later.
 constexpr std::int64_t field_max = std::int64_t{1} << 30;
@@ -22,15 +22,15 @@ constexpr std::size_t layer_types_max = 100'000;
 
 class Fields {
  public:
-  Fields(const Json& json, const std::string& file) : top_(json), file_(file) {
+  Fields(const JsonValue& json, const std::string& file) : top_(json), file_(file) {
     for (const char* part : {"text_config", "llm_config", "language_config", "thinker_config"}) {
       if (json.contains(part) && json[part].is_object()) text_ = &json[part];
     }
   }
 
   /// The first of these names that the language part or the file has, unless it is null.
-  [[nodiscard]] const Json* find(std::initializer_list<const char*> names) const {
-    for (const Json* part : {text_, &top_}) {
+  [[nodiscard]] const JsonValue* find(std::initializer_list<const char*> names) const {
+    for (const JsonValue* part : {text_, &top_}) {
       if (part == nullptr) continue;
       for (const char* name : names) {
         const auto found = part->find(name);
@@ -42,7 +42,7 @@ class Fields {
 
   /// Positive integers; a 0 counts as absent, as some files have it for what a model lacks.
   [[nodiscard]] std::optional<std::int64_t> size(std::initializer_list<const char*> names) const {
-    const Json* value = find(names);
+    const JsonValue* value = find(names);
     if (value == nullptr) return std::nullopt;
     if (!value->is_number_unsigned() || value->get<std::uint64_t>() > field_max) {
       throw Error(ErrorCode::corrupt_data,
@@ -54,23 +54,23 @@ class Fields {
   }
 
   [[nodiscard]] bool flag(const char* name, bool otherwise) const {
-    const Json* value = find({name});
+    const JsonValue* value = find({name});
     return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
   }
 
-  [[nodiscard]] static std::string brief(const Json& value) {
-    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  [[nodiscard]] static std::string brief(const JsonValue& value) {
+    std::string text = value.dump(-1, ' ', false, JsonValue::error_handler_t::replace);
     if (text.size() > 40) text = text.substr(0, 40) + "...";
     return text;
   }
 
  private:
-  const Json& top_;
+  const JsonValue& top_;
   const std::string& file_;
-  const Json* text_ = nullptr;
+  const JsonValue* text_ = nullptr;
 };
 
-std::string text_of(const Json* value) {
+std::string text_of(const JsonValue* value) {
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
@@ -88,18 +88,18 @@ void read_attention(const Fields& fields, ModelConfig& config) {
     config.sliding_window = fields.size({"sliding_window"});
     config.sliding_window_pattern = fields.size({"sliding_window_pattern"});
   }
-  const Json* types = fields.find({"layer_types"});
+  const JsonValue* types = fields.find({"layer_types"});
   if (types == nullptr || !types->is_array() || types->size() > layer_types_max) return;
-  for (const Json& type : *types) config.layer_types.push_back(text_of(&type));
+  for (const JsonValue& type : *types) config.layer_types.push_back(text_of(&type));
 }
 
 }  // namespace
 
 ModelConfig parse_config(std::string_view json, const std::string& file) {
-  Json parsed;
+  JsonValue parsed;
   try {
-    parsed = Json::parse(json);
-  } catch (const Json::exception& error) {
+    parsed = JsonValue::parse(json);
+  } catch (const JsonValue::exception& error) {
     throw Error(ErrorCode::corrupt_data, fmt::format("{} is not JSON: {}", file, error.what()));
   }
   if (!parsed.is_object()) {
@@ -108,7 +108,7 @@ ModelConfig parse_config(std::string_view json, const std::string& file) {
   const Fields fields(parsed, file);
   ModelConfig config;
   config.model_type = text_of(fields.find({"model_type"}));
-  const Json* architectures = fields.find({"architectures"});
+  const JsonValue* architectures = fields.find({"architectures"});
   if (architectures != nullptr && architectures->is_array() && !architectures->empty()) {
     config.architecture = text_of(&architectures->front());
   }

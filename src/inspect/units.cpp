@@ -11,9 +11,9 @@ constexpr int exponent_bias = 127;
 
 }  // namespace
 
-std::string bytes_text(double bytes) {
-  if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
-  if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
+std::string bytes_text(double bytes, int decimals) {
+  if (bytes >= 1e9) return fmt::format("{:.{}f} GB", bytes / 1e9, decimals);
+  if (bytes >= 1e6) return fmt::format("{:.{}f} MB", bytes / 1e6, decimals);
   if (bytes >= 1e4) return fmt::format("{:.1f} KB", bytes / 1e3);
   return fmt::format("{:.0f} bytes", bytes);
 }

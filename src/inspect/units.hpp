@@ -8,8 +8,8 @@
 
 namespace slimgemm::inspect {
 
-/// "16.06 GB", "3.15 MB", "812 bytes"; GB is 10^9 bytes.
-std::string bytes_text(double bytes);
+/// "16.06 GB", "3.15 MB", "81.2 KB", "812 bytes"; GB is 10^9 bytes. `decimals` of GB and MB.
+std::string bytes_text(double bytes, int decimals = 2);
 std::string bytes_text(std::uint64_t bytes);
 
 /// "1,234,567".

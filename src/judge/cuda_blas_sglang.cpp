@@ -13,7 +13,7 @@ namespace slimgemm::judge {
 namespace {
 
 // PyTorch's default on compute capability 9.0: eight chunks of 4096 KiB.
-constexpr std::size_t workspace_bytes = std::size_t{8} * 4096 * 1024;
+constexpr std::size_t sglang_workspace_bytes = std::size_t{8} * 4096 * 1024;
 
 struct DestroyHandle {
   void operator()(cublasHandle_t handle) const { static_cast<void>(blas().destroy(handle)); }
@@ -31,7 +31,7 @@ class SglangBaseline final : public BlasBaseline {
     cublasHandle_t handle = nullptr;
     check_blas(blas().create(&handle), "cublasCreate");
     handle_.reset(handle);
-    workspace_ = DeviceMemory(workspace_bytes);
+    workspace_ = DeviceMemory(sglang_workspace_bytes);
     // Default math: tensor cores for BF16, with reduced-precision reductions allowed; no TF32.
     check_blas(blas().set_math_mode(handle, CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
   }

@@ -14,7 +14,7 @@ namespace slimgemm::judge {
 namespace {
 
 // A replay takes about 0.1 ms here, so that medians of many cost next to nothing.
-constexpr int screening_repeats = 9;
+constexpr int algorithm_repeats = 9;
 constexpr int min_stream_repeats = 31;
 
 class CudaBuffer final : public Buffer {
@@ -42,7 +42,7 @@ void check_fits(const char* what, std::size_t needed, const Buffer& buffer) {
                                                        what, needed, buffer.size_bytes()));
 }
 
-int attribute(cudaDeviceAttr which, int device) {
+int device_attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   cuda::check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
   return value;
@@ -79,8 +79,8 @@ int require_device(int device) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("CUDA device {} has compute capability {}.{}, but the GPU code of this "
                             "build is for 9.0 (Hopper: H100, H200); run with --device cpu",
-                            device, attribute(cudaDevAttrComputeCapabilityMajor, device),
-                            attribute(cudaDevAttrComputeCapabilityMinor, device)));
+                            device, device_attribute(cudaDevAttrComputeCapabilityMajor, device),
+                            device_attribute(cudaDevAttrComputeCapabilityMinor, device)));
   }
   return device;
 }
@@ -180,8 +180,8 @@ std::vector<std::pair<std::string, std::string>> CudaExecutor::describe() const 
       {"sm_count", std::to_string(clock_.sm_count())},
       {"l2_bytes", std::to_string(clock_.l2_bytes())},
       {"memory_bytes", std::to_string(properties.totalGlobalMem)},
-      {"sm_clock_khz", std::to_string(attribute(cudaDevAttrClockRate, device))},
-      {"memory_clock_khz", std::to_string(attribute(cudaDevAttrMemoryClockRate, device))},
+      {"sm_clock_khz", std::to_string(device_attribute(cudaDevAttrClockRate, device))},
+      {"memory_clock_khz", std::to_string(device_attribute(cudaDevAttrMemoryClockRate, device))},
       {"driver", driver_version()},
       {"driver_cuda", cuda_version(driver_cuda)},
       {"cuda_runtime", cuda_version(runtime)},
@@ -260,7 +260,7 @@ double CudaExecutor::streaming_read_us(std::size_t bytes, Repeats repeats) {
   double fastest_us = 0;
   for (int variant = 0; variant < stream_read_variants(); ++variant) {
     GraphExec graph = record_stream_read(variant, read_bytes);
-    const double time_us = clock_.median_us(graph.get(), {screening_repeats, repeats.queued});
+    const double time_us = clock_.median_us(graph.get(), {algorithm_repeats, repeats.queued});
     if (!fastest || time_us < fastest_us) {
       fastest = std::move(graph);
       fastest_us = time_us;

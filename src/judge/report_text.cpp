@@ -40,7 +40,7 @@ class Table {
   std::vector<std::size_t> widths_;
 };
 
-std::string percent(double share) {
+std::string percent_or_dash(double share) {
   return std::isfinite(share) ? fmt::format("{:.3g}%", share * 100) : "-";
 }
 
@@ -87,9 +87,9 @@ std::string shapes_table(const RunResult& result, bool is_cuda) {
     if (is_cuda) row.push_back(c.shape.scored ? us_text(c.floor_us) : "");
     row.push_back(us_text(c.ceiling_us));
     row.push_back(share_of_ceiling(c));
-    row.push_back(percent(c.contender.errors.l2));
-    row.push_back(percent(c.contender.errors.row));
-    row.push_back(percent(c.contender.errors.probe));
+    row.push_back(percent_or_dash(c.contender.errors.l2));
+    row.push_back(percent_or_dash(c.contender.errors.row));
+    row.push_back(percent_or_dash(c.contender.errors.probe));
     row.push_back(case_verdict(c));
     table.add(row);
   }

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
+double elapsed_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -73,7 +73,7 @@ bool prepare(Contender& who, const WeightSet& weights, const RunOptions& options
     failure.detail = error.what();
     record.failures.push_back(failure);
   }
-  const double elapsed_s = seconds_since(begin);
+  const double elapsed_s = elapsed_since(begin);
   record.prepare_s = record.prepare_s.value_or(0) + elapsed_s;
   if (elapsed_s > options.prepare_limit_s) {
     failure.kind = FailureKind::prepare_time;
@@ -284,7 +284,7 @@ RunResult run_judge(Executor& executor, Contender& contender,
   result.weights = weights.origin;
   judge_problem(executor, contender, baselines, weights, options, result);
   report_progress(options, "done", 1);
-  result.elapsed_s = seconds_since(begin);
+  result.elapsed_s = elapsed_since(begin);
   summarise(result);
   return result;
 }
@@ -317,7 +317,7 @@ RunResult run_layer_by_layer(Executor& executor, const MakeContestants& make,
     done += work;
   }
   report_progress(options, "done", 1);
-  result.elapsed_s = seconds_since(begin);
+  result.elapsed_s = elapsed_since(begin);
   summarise(result);
   return result;
 }

@@ -20,7 +20,7 @@
 namespace slimgemm::judge {
 namespace {
 
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
 constexpr const char* schema = "slimgemm-shapes-1";
 constexpr std::size_t text_max = 1000;    // bytes of a role or a model's name
@@ -28,9 +28,9 @@ constexpr std::size_t shown_max = 60;     // of a value in a message
 constexpr std::size_t message_max = 200;  // of the JSON reader, which quotes what it read last
 
 // A value for a message; of a list or an object only what it is.
-std::string shown(const Json& value) {
+std::string shown(const JsonValue& value) {
   if (value.is_structured()) return std::string("an ") + value.type_name();
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = value.dump(-1, ' ', true, JsonValue::error_handler_t::replace);
   return text.size() > shown_max ? text.substr(0, shown_max) + "..." : text;
 }
 
@@ -39,14 +39,14 @@ class ShapeFileReader {
   explicit ShapeFileReader(const std::string& name) : name_(name) {}
 
   Problem read(std::string_view text) {
-    const Json file = parse(text);
+    const JsonValue file = parse(text);
     require_fields(file, "the file", {"schema", "description", "tokens", "layers"});
     if (const std::string found = string(file, "the file", "schema"); found != schema) {
       refuse(fmt::format("schema is {}; this version reads \"{}\"", shown(file["schema"]), schema));
     }
     if (file.contains("description")) string(file, "the file", "description");
     if (file.contains("tokens")) default_tokens_ = tokens(file, "the file");
-    const Json& layers = field(file, "the file", "layers");
+    const JsonValue& layers = field(file, "the file", "layers");
     if (!layers.is_array() || layers.empty() || layers.size() > shape_layers_max) {
       refuse(fmt::format(
           "layers is {}; allowed: a list of 1 to {} layers",
@@ -67,46 +67,46 @@ class ShapeFileReader {
   }
 
   // Of two values under one key a JSON reader keeps one in silence.
-  Json parse(std::string_view text) const {
+  JsonValue parse(std::string_view text) const {
     if (text.size() > shape_file_bytes_max) {
       refuse(
           fmt::format("it has {} bytes; allowed: at most {}", text.size(), shape_file_bytes_max));
     }
     std::vector<std::set<std::string>> keys;
-    const auto reject_duplicates = [&](int, Json::parse_event_t event, Json& value) {
-      if (event == Json::parse_event_t::object_start) keys.emplace_back();
-      if (event == Json::parse_event_t::object_end) keys.pop_back();
-      if (event == Json::parse_event_t::key &&
+    const auto reject_duplicates = [&](int, JsonValue::parse_event_t event, JsonValue& value) {
+      if (event == JsonValue::parse_event_t::object_start) keys.emplace_back();
+      if (event == JsonValue::parse_event_t::object_end) keys.pop_back();
+      if (event == JsonValue::parse_event_t::key &&
           !keys.back().insert(value.get<std::string>()).second) {
         refuse(fmt::format("the key {} appears twice in one object", shown(value)));
       }
       return true;
     };
     try {
-      return Json::parse(text, reject_duplicates);
-    } catch (const Json::exception& error) {
+      return JsonValue::parse(text, reject_duplicates);
+    } catch (const JsonValue::exception& error) {
       refuse(fmt::format("not JSON: {}", std::string(error.what()).substr(0, message_max)));
     }
   }
 
-  void require_fields(const Json& object, const std::string& where,
+  void require_fields(const JsonValue& object, const std::string& where,
                       const std::vector<std::string>& known) const {
     if (!object.is_object())
       refuse(fmt::format("{} is {}; allowed: an object", where, shown(object)));
     for (const auto& [key, value] : object.items()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-      refuse(fmt::format("{} has a field {}; allowed: {}", where, shown(Json(key)),
+      refuse(fmt::format("{} has a field {}; allowed: {}", where, shown(JsonValue(key)),
                          fmt::join(known, ", ")));
     }
   }
 
-  const Json& field(const Json& object, const std::string& where, const char* key) const {
+  const JsonValue& field(const JsonValue& object, const std::string& where, const char* key) const {
     const auto found = object.find(key);
     if (found == object.end()) refuse(fmt::format("{} has no field \"{}\"", where, key));
     return *found;
   }
 
-  std::string text_of(const Json& value, const std::string& what) const {
+  std::string text_of(const JsonValue& value, const std::string& what) const {
     const bool sound = value.is_string() && !value.get_ref<const std::string&>().empty() &&
                        value.get_ref<const std::string&>().size() <= text_max;
     if (!sound) {
@@ -116,11 +116,11 @@ class ShapeFileReader {
     return value.get<std::string>();
   }
 
-  std::string string(const Json& object, const std::string& where, const char* key) const {
+  std::string string(const JsonValue& object, const std::string& where, const char* key) const {
     return text_of(field(object, where, key), fmt::format("{} of {}", key, where));
   }
 
-  std::int64_t integer(const Json& value, const std::string& what, std::int64_t limit) const {
+  std::int64_t integer(const JsonValue& value, const std::string& what, std::int64_t limit) const {
     const bool sound = value.is_number_unsigned() && value.get<std::uint64_t>() >= 1 &&
                        value.get<std::uint64_t>() <= static_cast<std::uint64_t>(limit);
     if (!sound) {
@@ -130,14 +130,14 @@ class ShapeFileReader {
     return value.get<std::int64_t>();
   }
 
-  std::vector<std::int64_t> tokens(const Json& object, const std::string& where) const {
-    const Json& list = field(object, where, "tokens");
+  std::vector<std::int64_t> tokens(const JsonValue& object, const std::string& where) const {
+    const JsonValue& list = field(object, where, "tokens");
     if (!list.is_array() || list.empty()) {
       refuse(fmt::format("tokens of {} is {}; allowed: a list of token counts, such as [1, 8]",
                          where, list.is_array() ? "empty" : shown(list)));
     }
     std::vector<std::int64_t> counts;
-    for (const Json& entry : list) {
+    for (const JsonValue& entry : list) {
       counts.push_back(integer(entry, fmt::format("a token count of {}", where), shape_tokens_max));
       if (std::count(counts.begin(), counts.end(), counts.back()) > 1) {
         refuse(fmt::format("tokens of {} has {} twice", where, counts.back()));
@@ -147,7 +147,7 @@ class ShapeFileReader {
   }
 
   // Names stand in tables and are given on the command line, separated by commas.
-  std::string layer_name(const Json& layer, const std::string& where) {
+  std::string layer_name(const JsonValue& layer, const std::string& where) {
     std::string name = string(layer, where, "name");
     const bool sound =
         name.size() <= shape_name_max && std::all_of(name.begin(), name.end(), [](char c) {
@@ -165,21 +165,21 @@ class ShapeFileReader {
   }
 
   // "role (first model, second model)"; both may be missing.
-  std::string role(const Json& layer, const std::string& where) const {
+  std::string role(const JsonValue& layer, const std::string& where) const {
     std::string text = layer.contains("role") ? string(layer, where, "role") : std::string();
     if (!layer.contains("models")) return text;
-    const Json& models = layer["models"];
+    const JsonValue& models = layer["models"];
     if (!models.is_array()) {
       refuse(fmt::format("models of {} is {}; allowed: a list of texts", where, shown(models)));
     }
     std::vector<std::string> names;
-    for (const Json& model : models) {
+    for (const JsonValue& model : models) {
       names.push_back(text_of(model, fmt::format("a model of {}", where)));
     }
     return fmt::format("{}{}({})", text, text.empty() ? "" : " ", fmt::join(names, ", "));
   }
 
-  void read_layer(const Json& entry, const std::string& where) {
+  void read_layer(const JsonValue& entry, const std::string& where) {
     require_fields(entry, where, {"name", "n", "k", "dtype", "role", "models", "tokens"});
     LayerInfo layer{};
     layer.layer = static_cast<Layer>(problem_.layers.size());

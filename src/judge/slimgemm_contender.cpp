@@ -27,7 +27,7 @@ class SlimgemmContender final : public Contender {
  public:
   SlimgemmContender(int cuda_device, int cpu_threads, LayerTable table, bool batch_invariant)
       : table_(std::move(table)), whole_(table_.size()), slice_(table_.size()) {
-    options_.device = cuda_device < 0 ? Device::cpu : Device::cuda;
+    options_.device = cuda_device < 0 ? slimgemm::Device::cpu : slimgemm::Device::cuda;
     options_.cuda_device = cuda_device < 0 ? 0 : cuda_device;
     options_.cpu_threads = cpu_threads;
     options_.batch_invariant = batch_invariant;
@@ -42,7 +42,7 @@ class SlimgemmContender final : public Contender {
     pack_options.threads = options_.cpu_threads;
     for (std::size_t i = 0; i < table_.size(); ++i) {
       const PackedMatrix packed =
-          pack_matrix(weights.at(i), pack_options, options_.device == Device::cuda);
+          pack_matrix(weights.at(i), pack_options, options_.device == slimgemm::Device::cuda);
       whole_[i].emplace(packed, options_);
       // A slice is a view of the same packed weights.
       if (table_[i].slice_max_m > 0) slice_[i].emplace(whole_[i]->rows(0, table_[i].slice_n));

@@ -173,7 +173,7 @@ class Comparison {
   double worst_element_ = -1;
 };
 
-std::string percent(double value) { return fmt::format("{:.3g} %", value * 100); }
+std::string percent_text(double value) { return fmt::format("{:.3g} %", value * 100); }
 
 }  // namespace
 
@@ -218,15 +218,15 @@ std::string Failure::to_string() const {
       return text + fmt::format(": {} bytes, the first {}", count, detail);
     case FailureKind::l2_error:
       return text + fmt::format(" (the worst element); relative L2 error {}, limit {}",
-                                percent(measured), percent(limit));
+                                percent_text(measured), percent_text(limit));
     case FailureKind::row_error:
       return text + fmt::format(
                         " (the row's worst element); relative L2 error of the row {}, limit "
                         "{}; {} such rows",
-                        percent(measured), percent(limit), count);
+                        percent_text(measured), percent_text(limit), count);
     case FailureKind::probe_error:
-      return text + fmt::format("; off by {}, limit {}; {} such elements", percent(measured),
-                                percent(limit), count);
+      return text + fmt::format("; off by {}, limit {}; {} such elements", percent_text(measured),
+                                percent_text(limit), count);
     case FailureKind::prepare_time:
       return text + fmt::format(": {:.1f} s, limit {:.1f} s", measured, limit);
     case FailureKind::call_failed:

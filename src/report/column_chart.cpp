@@ -13,7 +13,7 @@
 namespace slimgemm::report {
 namespace {
 
-constexpr double width = 420;
+constexpr double chart_width = 420;
 constexpr double height = 210;
 constexpr double left = 60;
 constexpr double right = 8;
@@ -34,11 +34,11 @@ class Drawing {
       limit_ = limit_ > 0 ? limit_ * 1.05 : 1;
     }
     const auto count = static_cast<double>(std::max<std::size_t>(chart.columns.size(), 1));
-    step_ = (width - left - right) / count;
+    step_ = (chart_width - left - right) / count;
   }
 
   std::string svg() {
-    add("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", width, height,
+    add("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", chart_width, height,
         escape_html(chart_.title));
     shade();
     grid();
@@ -46,10 +46,10 @@ class Drawing {
     for (const Level& level : chart_.levels) {
       const double y = y_at(level.value);
       add("<line class=\"mark\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", left,
-          width - right, y, y);
-      text("value", width - right - 2, y - 4, "end", level.label);
+          chart_width - right, y, y);
+      text("value", chart_width - right - 2, y - 4, "end", level.label);
     }
-    text("label", (left + width - right) / 2, height - 6, "middle", chart_.x_title);
+    text("label", (left + chart_width - right) / 2, height - 6, "middle", chart_.x_title);
     return svg_ + "</svg>\n";
   }
 
@@ -89,7 +89,7 @@ class Drawing {
   void grid_line(double value, const std::string& label) {
     const double y = y_at(value);
     add("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", left,
-        width - right, y, y);
+        chart_width - right, y, y);
     text("label", left - 5, y + 4, "end", label);
   }
 

@@ -144,8 +144,46 @@ TEST_F(CheckpointDirectory, DamageStopsUnpacking) {
   expect_error(ErrorCode::corrupt_data, "tokenizer.json: it has 3 bytes of XXH3",
                [&] { unpack("p", "u"); });
   EXPECT_FALSE(fs::exists(path("u")));
-  expect_error(ErrorCode::invalid_argument, "remove what an interrupted run left there",
+  expect_error(ErrorCode::corrupt_data, "tokenizer.json: it has 3 bytes of XXH3",
                [&] { unpack("p", "u"); });
+  fs::copy_file(path("m/tokenizer.json"), path("p/tokenizer.json"),
+                fs::copy_options::overwrite_existing);
+  unpack("p", "u");  // goes on where the first run ended
+  EXPECT_EQ(read_file(path("u/tokenizer.json")), read_file(path("m/tokenizer.json")));
+  EXPECT_FALSE(fs::exists(path("u.partial")));
+  EXPECT_FALSE(fs::exists(path("u/slimgemm.partial.json")));
+}
+
+TEST_F(CheckpointDirectory, ResumesAnInterruptedUnpacking) {
+  pack("m", "p");
+  struct Stop {};
+  Meter stopping([&](const std::string& stage, std::uint64_t, std::uint64_t) {
+    if (stage == shard2) throw Stop{};
+  });
+  EXPECT_THROW(unpack_checkpoint(path("p"), path("u"), stopping), Stop);
+  ASSERT_TRUE(fs::exists(path("u.partial/" + std::string(shard1))));
+  write_file(path("u.partial/left.over"), "x");
+  const auto written = fs::last_write_time(path("u.partial/" + std::string(shard1)));
+  unpack("p", "u");
+  EXPECT_EQ(fs::last_write_time(path("u/" + std::string(shard1))), written);
+  for (const char* shard : {shard1, shard2}) {
+    EXPECT_EQ(read_file(path("u/" + std::string(shard))),
+              read_file(path("m/" + std::string(shard))));
+  }
+  EXPECT_FALSE(fs::exists(path("u/left.over")));
+  EXPECT_FALSE(fs::exists(path("u/slimgemm.partial.json")));
+  // What is not ours stays untouched.
+  fs::create_directory(path("v.partial"));
+  write_file(path("v.partial/mine"), "x");
+  expect_error(ErrorCode::invalid_argument, "no interrupted run's", [&] { unpack("p", "v"); });
+  EXPECT_EQ(read_file(path("v.partial/mine")), "x");
+}
+
+TEST_F(CheckpointDirectory, ARunKilledAtOnceIsGoneOnWith) {
+  fs::create_directory(path("p.partial"));
+  write_file(path("p.partial/slimgemm.partial.json.new"), "{\"opt");
+  pack("m", "p");
+  EXPECT_FALSE(fs::exists(path("p/slimgemm.partial.json.new")));
 }
 
 TEST_F(CheckpointDirectory, ComparesWithTheOriginal) {

@@ -3,6 +3,7 @@
 #include "checkpoint/directory.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/fp16.hpp"
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/model_files.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/selection.hpp"
@@ -175,7 +176,50 @@ TEST_F(CheckpointParts, RenamingReplacesNothing) {
   EXPECT_EQ(read_file(path("b")), "b");
 }
 
+TEST_F(CheckpointParts, RenamesWithoutTheFlag) {
+  write_file(path("a"), "a");
+  write_file(path("b"), "b");
+  expect_error(ErrorCode::io_error, "File exists",
+               [&] { rename_without_flag(path("a"), path("b")); });
+  EXPECT_EQ(read_file(path("a")), "a");
+  EXPECT_EQ(read_file(path("b")), "b");
+  rename_without_flag(path("a"), path("c"));
+  EXPECT_FALSE(fs::exists(path("a")));
+  EXPECT_EQ(read_file(path("c")), "a");
+  fs::create_directories(path("d"));
+  write_file(path("d/x"), "x");
+  fs::create_directories(path("empty"));
+  expect_error(ErrorCode::io_error, "File exists",
+               [&] { rename_without_flag(path("d"), path("empty")); });
+  rename_without_flag(path("d"), path("e"));
+  EXPECT_FALSE(fs::exists(path("d")));
+  EXPECT_EQ(read_file(path("e/x")), "x");
+}
+
+TEST_F(CheckpointParts, LinksThatFanOutAreRefused) {
+  fs::create_directories(path("tree/0"));
+  constexpr int levels = 30;  // 2^30 ways to the last of them
+  for (int level = 0; level < levels; ++level) {
+    const std::string from = path("tree/" + std::to_string(level));
+    const std::string to = "../" + std::to_string(level + 1);
+    fs::create_directories(path("tree/" + std::to_string(level + 1)));
+    fs::create_directory_symlink(to, from + "/a");
+    fs::create_directory_symlink(to, from + "/b");
+  }
+  expect_error(ErrorCode::io_error, "in more than 8 ways", [&] { list_directory(path("tree/0")); });
+}
+
+TEST_F(CheckpointParts, NamesInAManifestAreWrittenOneWay) {
+  for (const char* name : {"a//b", "a/", "./a", "a/../b", "/a", ""}) {
+    Manifest manifest;
+    manifest.files.push_back({.name = name, .kind = FileKind::copied, .bytes = 1, .xxh3 = "0"});
+    expect_error(ErrorCode::corrupt_data, "must lie inside the directory",
+                 [&] { parse_manifest(manifest_text(manifest), "x"); });
+  }
+}
+
 TEST_F(CheckpointParts, ConfigsAndIndicesAreRead) {
+  expect_contains(*changed_config(R"({"quantization_config": null})", "x"), "slimgemm");
   EXPECT_TRUE(has_tied_embeddings(R"({"tie_word_embeddings": true})"));
   EXPECT_TRUE(has_tied_embeddings(R"({"text_config": {"tie_word_embeddings": true}})"));
   EXPECT_FALSE(has_tied_embeddings(R"({"tie_word_embeddings": 1})"));

@@ -2,15 +2,12 @@
 #include "report/column_chart.hpp"
 #include "report/html_page.hpp"
 #include "report/wrapped.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <gtest/gtest.h>
 
 namespace slimgemm::report {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;

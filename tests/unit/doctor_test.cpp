@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The diagnosis of machines that are made up, and the kernels of the one at hand.
 #include "doctor/diagnosis.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <gtest/gtest.h>
 
@@ -51,10 +52,6 @@ const Finding& find(const Diagnosis& diagnosis, const std::string& key) {
   }
   static const Finding none{"none", Level::problem, "no finding of that key", ""};
   return none;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Doctor, MachineWithoutGpuHasNoProblem) {

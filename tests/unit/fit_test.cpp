@@ -2,6 +2,7 @@
 #include "inspect/fit.hpp"
 
 #include "inspect_test_support.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -11,12 +12,6 @@
 
 namespace slimgemm::inspect {
 namespace {
-
-constexpr std::uint16_t one = 0x3F80;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // 1024 x 1024 weights: 2,097,152 bytes; packed 256 + 64 x 16 x 1536 + 64 x 128, then 65 x 4, padded
 // to a multiple of 256.

@@ -3,6 +3,7 @@
 #include "inspect/model.hpp"
 
 #include "inspect_test_support.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -10,12 +11,6 @@
 
 namespace slimgemm::inspect {
 namespace {
-
-constexpr std::uint16_t one = 0x3F80;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string message_of(const std::string& path, ErrorCode code) {
   try {

@@ -59,7 +59,7 @@ class PackedInspectionTest : public testing::Test {
   TestFolder folder_;
 };
 
-InspectOptions h200() {
+InspectOptions on_h200() {
   InspectOptions options;
   options.gpu = lab::named_gpu("h200");
   return options;
@@ -72,8 +72,8 @@ TEST_F(PackedInspectionTest, SaysTheSameBeforeAndAfter) {
   EXPECT_FALSE(plain.is_packed());
   EXPECT_EQ(packed.original_bytes(), plain.original_bytes());
   EXPECT_LT(packed.stored_bytes(), plain.stored_bytes());
-  const Inspection before = inspect(plain, h200());
-  const Inspection after = inspect(packed, h200());
+  const Inspection before = inspect(plain, on_h200());
+  const Inspection after = inspect(packed, on_h200());
   ASSERT_EQ(before.measured.size(), 3U);
   ASSERT_EQ(after.measured.size(), 3U);
   for (const MeasuredTensor& measured : before.measured) {
@@ -104,7 +104,7 @@ TEST_F(PackedInspectionTest, SaysTheSameBeforeAndAfter) {
 
 TEST_F(PackedInspectionTest, OneTensorByEitherName) {
   const Model packed(folder_.at("packed"));
-  InspectOptions options = h200();
+  InspectOptions options = on_h200();
   options.tensor = "model.layers.1.experts.w";
   const Inspection by_name = inspect(packed, options);
   options.tensor = packed.find(options.tensor)->stored.name;
@@ -138,7 +138,7 @@ TEST_F(PackedInspectionTest, DamagedWeightsAreNamed) {
   file.put('\xAA');
   file.close();
   try {
-    static_cast<void>(inspect(packed, h200()));
+    static_cast<void>(inspect(packed, on_h200()));
     FAIL() << "the damage was not seen";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt_data);

@@ -14,6 +14,8 @@
 
 namespace slimgemm::inspect {
 
+constexpr std::uint16_t one = 0x3F80;  // 1 as BF16: exponent 127
+
 /// A folder of the test's own, which goes away with it.
 class TestFolder {
  public:

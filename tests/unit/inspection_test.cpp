@@ -3,6 +3,7 @@
 #include "inspect/inspection_report.hpp"
 
 #include "inspect_test_support.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -13,11 +14,6 @@
 namespace slimgemm::inspect {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-constexpr std::uint16_t one = 0x3F80;        // exponent 127
 constexpr std::uint16_t sixteenth = 0x3D80;  // exponent 123
 
 // 64 x 64 weights: 4 row tiles of one tile: 256 + 4 x 1536 + 4 x 128 + 5 x 4 bytes, padded to a

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes of models whose config.json is public, computed by hand.
 #include "inspect/kv_cache.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -8,10 +9,6 @@
 
 namespace slimgemm::inspect {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 bool assumes(const KvCache& cache, const std::string& part) {
   for (const std::string& assumption : cache.assumptions) {

@@ -3,6 +3,7 @@
 
 #include "judge/progress.hpp"
 #include "report/bar_chart.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -82,10 +83,6 @@ Failure some_failure() {
   failure.got = 1;
   failure.expected = 2;
   return failure;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Summary, LoadsAreSumsAndTheScoreTheirMean) {

@@ -156,6 +156,20 @@ TEST_F(SafetensorsHeaderTest, RefusesWhatIsNotAnObjectOfJson) {
   expect_corrupt(R"({"a":{"shape":[1e999]}})", 0, "its header is not JSON");
 }
 
+TEST_F(SafetensorsHeaderTest, MessagesEchoNoHugeNumber) {
+  const std::string number = "1." + std::string(3'000'000, '7');
+  for (const std::string& json :
+       {R"({"a":{"shape":[)" + number + "]}}", R"({"a":{"data_offsets":[)" + number + "]}}",
+        R"({"a":)" + number + "}", R"({"__metadata__":{"a":)" + number + "}}"}) {
+    try {
+      parse_header(json, 0, "x");
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_LT(std::string(error.what()).size(), 500U);
+    }
+  }
+}
+
 TEST_F(SafetensorsHeaderTest, MessagesStayReadable) {
   EXPECT_EQ(printable("a\n\x1b[2J"), "a\\x0a\\x1b[2J");
   EXPECT_EQ(printable(std::string(500, 'a')), std::string(200, 'a') + "... (500 bytes)");

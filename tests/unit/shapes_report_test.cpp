@@ -3,6 +3,7 @@
 #include "judge/report.hpp"
 #include "judge/shapes_summary.hpp"
 #include "report/bar_chart.hpp"
+#include "unit/text_test_support.hpp"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +54,7 @@ RunResult shapes_result() {
   return result;
 }
 
-ReportFacts some_facts() {
+ReportFacts shapes_facts() {
   ReportFacts facts;
   facts.command_line = "slimgemm judge --shapes my.json";
   facts.version = "1.2.3";
@@ -62,10 +63,6 @@ ReportFacts some_facts() {
   facts.is_cuda = true;
   facts.device = {{"device", "Some GPU"}};
   return facts;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(ShapesSummary, CountsSlowerAndLargeShapes) {
@@ -113,7 +110,7 @@ TEST(ShapesSummary, AShapeFileHasNeitherLoadsNorScore) {
 }
 
 TEST(ShapesReport, TextHasSizesBothBaselinesAndTheSummary) {
-  const std::string text = text_report(shapes_result(), some_facts());
+  const std::string text = text_report(shapes_result(), shapes_facts());
   EXPECT_TRUE(contains(text, "baseline: theirs and best\n"));
   EXPECT_TRUE(contains(text, "theirs us  theirs / ours [95 %]"));
   EXPECT_TRUE(contains(text, "best us    best / ours [95 %]"));
@@ -128,7 +125,7 @@ TEST(ShapesReport, TextHasSizesBothBaselinesAndTheSummary) {
 }
 
 TEST(ShapesReport, MarkdownIsATableOfAllSides) {
-  const std::string text = markdown_report(shapes_result(), some_facts());
+  const std::string text = markdown_report(shapes_result(), shapes_facts());
   EXPECT_TRUE(contains(text,
                        "| layer | N | K | m | ours us | theirs us | best us | ceiling us | of "
                        "ceiling | theirs / ours | best / ours |\n"
@@ -142,7 +139,7 @@ TEST(ShapesReport, MarkdownIsATableOfAllSides) {
 
 #if SLIMGEMM_HAVE_JSON
 TEST(ShapesReport, JsonHasBothBaselinesAndTheSummary) {
-  const auto json = nlohmann::json::parse(json_report(shapes_result(), some_facts()));
+  const auto json = nlohmann::json::parse(json_report(shapes_result(), shapes_facts()));
   EXPECT_EQ(json["shape_file"], "my.json");
   EXPECT_EQ(json["layers"][1]["role"], "l <1>");
   EXPECT_EQ(json["baseline"]["name"], "theirs");
@@ -165,7 +162,7 @@ TEST(ShapesReport, JsonHasBothBaselinesAndTheSummary) {
 }
 
 TEST(ShapesReport, EveryFieldIsInTheSchemaPage) {
-  const auto json = nlohmann::json::parse(json_report(shapes_result(), some_facts()));
+  const auto json = nlohmann::json::parse(json_report(shapes_result(), shapes_facts()));
   std::ifstream file(std::string(SLIMGEMM_SOURCE_DIR) + "/docs/report-schema.md");
   std::stringstream page;
   page << file.rdbuf();
@@ -178,7 +175,7 @@ TEST(ShapesReport, EveryFieldIsInTheSchemaPage) {
 }
 
 TEST(ShapesReport, HtmlHasAPairOfChartsATokenCount) {
-  const std::string html = html_report(shapes_result(), some_facts());
+  const std::string html = html_report(shapes_result(), shapes_facts());
   std::size_t charts = 0;
   for (std::size_t at = 0; (at = html.find("<svg ", at)) != std::string::npos; ++at) ++charts;
   EXPECT_EQ(charts, 6U) << "m = 1, 16, 17";

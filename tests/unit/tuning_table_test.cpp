@@ -17,13 +17,13 @@
 namespace slimgemm::plan {
 namespace {
 
-const GpuFacts h200{};
+const GpuFacts h200_facts{};
 
 Instance slowest_by_model(const Problem& problem) {
-  Instance slowest = plan_by_model(problem, h200).instance;
+  Instance slowest = plan_by_model(problem, h200_facts).instance;
   for (const Instance& instance : instances_of(problem.encoding)) {
-    const double us = estimate_us(instance, problem, h200);
-    if (std::isfinite(us) && us > estimate_us(slowest, problem, h200)) slowest = instance;
+    const double us = estimate_us(instance, problem, h200_facts);
+    if (std::isfinite(us) && us > estimate_us(slowest, problem, h200_facts)) slowest = instance;
   }
   return slowest;
 }
@@ -185,7 +185,7 @@ TEST(TuningTable, AnEntrySpeaksForTheTokensUpToIt) {
   const TuningTable table({entry(132, 1024, 4), entry(132, 2304, 8), entry(132, 2304, 16),
                            entry(132, 2304, 48), entry(132, 4096, 1)});
   const auto found = [&](std::int64_t m) -> std::int64_t {
-    const TunedPlan* e = table.find({.rows = 2304, .k = 8192, .m = m}, h200);
+    const TunedPlan* e = table.find({.rows = 2304, .k = 8192, .m = m}, h200_facts);
     return e == nullptr ? 0 : e->m;
   };
   for (const std::int64_t m : {1, 2, 4}) EXPECT_EQ(found(m), 0) << m;  // not above half of 8
@@ -197,9 +197,9 @@ TEST(TuningTable, AnEntrySpeaksForTheTokensUpToIt) {
 
 TEST(TuningTable, TheLowestEntryMayBeTheFirstOfTheTable) {
   const TuningTable table({entry(132, 64, 1), entry(132, 64, 3)});
-  EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 1}, h200)->m, 1);
-  EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 2}, h200)->m, 3);
-  EXPECT_EQ(TuningTable().find({.rows = 64, .k = 8192, .m = 1}, h200), nullptr);
+  EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 1}, h200_facts)->m, 1);
+  EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 2}, h200_facts)->m, 3);
+  EXPECT_EQ(TuningTable().find({.rows = 64, .k = 8192, .m = 1}, h200_facts), nullptr);
 }
 
 TEST(TuningTable, TellsDevicesAndShapesApart) {
@@ -208,13 +208,13 @@ TEST(TuningTable, TellsDevicesAndShapesApart) {
   EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 1}, {.sm_count = 114}), nullptr);
   EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 2}, {.sm_count = 114})->sm_count, 114);
   EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 1}, {.sm_count = 78}), nullptr);
-  EXPECT_EQ(table.find({.rows = 64, .k = 8128, .m = 1}, h200), nullptr);
-  EXPECT_EQ(table.find({.rows = 48, .k = 8192, .m = 1}, h200), nullptr);
-  EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 1, .encoding = Encoding::raw16}, h200),
+  EXPECT_EQ(table.find({.rows = 64, .k = 8128, .m = 1}, h200_facts), nullptr);
+  EXPECT_EQ(table.find({.rows = 48, .k = 8192, .m = 1}, h200_facts), nullptr);
+  EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 1, .encoding = Encoding::raw16}, h200_facts),
             nullptr);
-  EXPECT_EQ(
-      table.find({.rows = 64, .k = 8192, .m = 1, .encoding = Encoding::raw32}, h200)->encoding,
-      Encoding::raw32);
+  EXPECT_EQ(table.find({.rows = 64, .k = 8192, .m = 1, .encoding = Encoding::raw32}, h200_facts)
+                ->encoding,
+            Encoding::raw32);
 }
 
 TEST(TuningTable, RefusesEntriesOutOfOrder) {
@@ -228,11 +228,11 @@ TEST(TunedPlan, TakesTheEntrysInstanceAndSaysSo) {
   tuned.instance = slowest_by_model(at_16);
   tuned.measured_us = 9.876;
   const TuningTable table({tuned});
-  const KernelPlan plan = plan_kernel(at_16, h200, table);
+  const KernelPlan plan = plan_kernel(at_16, h200_facts, table);
   EXPECT_EQ(plan.instance, tuned.instance);
-  EXPECT_NE(plan.instance, plan_by_model(at_16, h200).instance);
+  EXPECT_NE(plan.instance, plan_by_model(at_16, h200_facts).instance);
   EXPECT_TRUE(plan.reason.starts_with("tuned, measured 9.88 us: ")) << plan.reason;
-  const KernelPlan given = plan_instance(tuned.instance, at_16, h200);
+  const KernelPlan given = plan_instance(tuned.instance, at_16, h200_facts);
   EXPECT_EQ(plan.grid_x, given.grid_x);
   EXPECT_EQ(plan.grid_y, given.grid_y);
   EXPECT_EQ(plan.smem_bytes, given.smem_bytes);
@@ -241,7 +241,7 @@ TEST(TunedPlan, TakesTheEntrysInstanceAndSaysSo) {
 
   Problem fewer = at_16;
   fewer.m = 11;
-  const KernelPlan shared = plan_kernel(fewer, h200, table);
+  const KernelPlan shared = plan_kernel(fewer, h200_facts, table);
   EXPECT_EQ(shared.instance, tuned.instance);
   EXPECT_EQ(shared.x_rows, std::min(11, given.x_rows));
   EXPECT_TRUE(shared.reason.starts_with("tuned, measured 9.88 us at m=16: ")) << shared.reason;
@@ -253,11 +253,11 @@ TEST(TunedPlan, TheModelDecidesWhereTheTableCannot) {
   tuned.instance = {Family::tile, 0};
   ASSERT_EQ(tuned.instance.tile().encoding, Encoding::split12);
   const TuningTable table({tuned});
-  EXPECT_EQ(plan_kernel(many, h200, table).instance, tuned.instance);
+  EXPECT_EQ(plan_kernel(many, h200_facts, table).instance, tuned.instance);
 
   const auto by_model = [&](Problem problem) {
-    const KernelPlan plan = plan_kernel(problem, h200, table);
-    EXPECT_EQ(plan.instance, plan_by_model(problem, h200).instance);
+    const KernelPlan plan = plan_kernel(problem, h200_facts, table);
+    EXPECT_EQ(plan.instance, plan_by_model(problem, h200_facts).instance);
     EXPECT_TRUE(plan.reason.starts_with("estimated ")) << plan.reason;
   };
   Problem other = many;

@@ -3,14 +3,14 @@
 #pragma once
 
 #include "checkpoint/checkpoint.hpp"
+#include "inspect/units.hpp"
 
 #include <cstdint>
 #include <string>
 
 namespace slimgemm::cli {
 
-/// "16.06 GB", "512 bytes".
-std::string bytes_text(std::uint64_t bytes);
+using inspect::bytes_text;
 
 /// " in 12.3 s (1.21 GB/s)".
 std::string rate_text(std::uint64_t bytes, double seconds);

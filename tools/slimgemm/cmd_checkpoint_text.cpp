@@ -2,6 +2,7 @@
 #include "checkpoint_text.hpp"
 
 #include "judge/progress.hpp"
+#include "support/visible_text.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,7 +17,6 @@
 namespace slimgemm::cli {
 namespace {
 
-constexpr double kilo = 1e3;
 constexpr int examples_max = 3;
 
 // Reasons with their tensors, the most frequent first.
@@ -33,21 +33,9 @@ std::vector<std::pair<std::string, std::vector<std::string>>> by_reason(
 
 }  // namespace
 
-std::string bytes_text(std::uint64_t bytes) {
-  auto value = static_cast<double>(bytes);
-  if (value < kilo) return fmt::format("{} bytes", bytes);
-  const char* unit = "";
-  for (const char* next : {"KB", "MB", "GB", "TB"}) {
-    if (value < kilo) break;
-    value /= kilo;
-    unit = next;
-  }
-  return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, unit);
-}
-
 std::string rate_text(std::uint64_t bytes, double seconds) {
   const double rate = seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
-  return fmt::format(" in {:.1f} s ({}/s)", seconds, bytes_text(static_cast<std::uint64_t>(rate)));
+  return fmt::format(" in {:.1f} s ({}/s)", seconds, bytes_text(rate, 1));
 }
 
 std::string pack_text(const checkpoint::PackSummary& s, bool all) {
@@ -70,9 +58,9 @@ std::string pack_text(const checkpoint::PackSummary& s, bool all) {
         s.raw16_matrices, one ? "matrix stays" : "matrices stay", one ? "its" : "their");
   }
   for (const auto& [why, names] : by_reason(s.kept)) {
-    text += fmt::format("kept, {}: {}", why, names.front());
+    text += fmt::format("kept, {}: {}", why, visible_text(names.front()));
     for (std::size_t i = 1; i < names.size() && (all || i < examples_max); ++i) {
-      text += ", " + names[i];
+      text += ", " + visible_text(names[i]);
     }
     if (!all && names.size() > examples_max) {
       text += fmt::format(", and {} more", names.size() - examples_max);
@@ -91,19 +79,18 @@ checkpoint::Meter make_meter(bool quiet) {
   using Clock = std::chrono::steady_clock;
   auto progress = std::make_shared<judge::Progress>(stderr, isatty(STDERR_FILENO) != 0);
   const auto start = std::make_shared<Clock::time_point>(Clock::now());
-  return checkpoint::Meter([progress, start](const std::string& stage, std::uint64_t done,
-                                             std::uint64_t total) {
-    constexpr double rate_from_s = 1;  // earlier, a rate is a guess
-    const double seconds = std::chrono::duration<double>(Clock::now() - *start).count();
-    std::string text = stage;
-    if (seconds > rate_from_s && done > 0) {
-      text += fmt::format(
-          "  {}/s", bytes_text(static_cast<std::uint64_t>(static_cast<double>(done) / seconds)));
-    }
-    const double share =
-        total == 0 ? 1 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-    progress->update(text, share);
-  });
+  return checkpoint::Meter(
+      [progress, start](const std::string& stage, std::uint64_t done, std::uint64_t total) {
+        constexpr double rate_from_s = 1;  // earlier, a rate is a guess
+        const double seconds = std::chrono::duration<double>(Clock::now() - *start).count();
+        std::string text = visible_text(stage);
+        if (seconds > rate_from_s && done > 0) {
+          text += fmt::format("  {}/s", bytes_text(static_cast<double>(done) / seconds, 1));
+        }
+        const double share =
+            total == 0 ? 1 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+        progress->update(text, share);
+      });
 }
 
 }  // namespace slimgemm::cli

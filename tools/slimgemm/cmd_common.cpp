@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd_common.hpp"
 
+#include "support/visible_text.hpp"
+
 #include <slimgemm/error.hpp>
 
 #include <fmt/format.h>
@@ -29,6 +31,10 @@ void require_folder(const char* option, const std::string& path) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} {}: its folder does not exist or cannot be written", option, path));
   }
+}
+
+std::string for_terminal(const std::string& text) {
+  return visible_text(text, std::string::npos, true);
 }
 
 }  // namespace slimgemm::cli

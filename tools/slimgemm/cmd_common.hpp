@@ -13,4 +13,8 @@ std::string command_line();
 /// empty path is none.
 void require_folder(const char* option, const std::string& path);
 
+/// A message or report, with what could steer a terminal made visible; it may hold names from
+/// files.
+std::string for_terminal(const std::string& text);
+
 }  // namespace slimgemm::cli

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // slimgemm fit: whether a model fits a GPU, and how much is left for the KV cache.
+#include "cmd_common.hpp"
 #include "commands.hpp"
 #include "inspect/fit.hpp"
 #include "lab/roofline.hpp"
@@ -46,7 +47,7 @@ int run_fit(FitArguments arguments) {
   const inspect::Model model(arguments.path);
   const inspect::FitResult result = inspect::fit(model, query);
   fmt::print("{}", arguments.as_json ? inspect::fit_json(model, query, result)
-                                     : inspect::fit_text(model, query, result));
+                                     : for_terminal(inspect::fit_text(model, query, result)));
   return exit_ok;
 }
 

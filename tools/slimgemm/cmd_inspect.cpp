@@ -63,7 +63,7 @@ int run_inspect(const InspectArguments& arguments) {
     const auto start = std::chrono::steady_clock::now();
     options.progress = [&](const std::string& tensor, double done) {
       if (std::chrono::steady_clock::now() - start < silent_time) return;
-      progress.update(stage_text(tensor), done);
+      progress.update(for_terminal(stage_text(tensor)), done);
     };
     inspection = inspect::inspect(model, options);
   }
@@ -71,8 +71,9 @@ int run_inspect(const InspectArguments& arguments) {
   if (!arguments.html.empty()) {
     judge::write_file(arguments.html, inspect::inspection_html(model, inspection, single));
   }
-  fmt::print("{}", arguments.as_json ? inspect::inspection_json(model, inspection)
-                                     : inspect::inspection_text(model, inspection, single));
+  fmt::print("{}", arguments.as_json
+                       ? inspect::inspection_json(model, inspection)
+                       : for_terminal(inspect::inspection_text(model, inspection, single)));
   return exit_ok;
 }
 

@@ -26,7 +26,7 @@ constexpr int cuda_ceiling_repeats = 31;
 constexpr int cuda_empty_repeats = 101;
 
 // Bad usage that only the command can see: exit code 2, as for the parser's own errors.
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_options(const std::string& message) {
   throw Error(ErrorCode::invalid_argument, message);
 }
 
@@ -46,21 +46,23 @@ void require_known(const char* option, const std::vector<std::string>& given,
                    const std::vector<std::string>& known) {
   for (const std::string& name : given) {
     if (contains(known, name)) continue;
-    refuse(fmt::format("{} {}: there is no such name; choose from {}", option, name,
-                       fmt::join(known, ", ")));
+    refuse_options(fmt::format("{} {}: there is no such name; choose from {}", option, name,
+                               fmt::join(known, ", ")));
   }
 }
 
 // What makes no sense together with --shapes.
 void require_no_conflict(const JudgeArguments& arguments) {
   if (!arguments.loads.empty()) {
-    refuse("--loads is for the fixed problem; a shape file (--shapes) gives its own token counts");
+    refuse_options(
+        "--loads is for the fixed problem; a shape file (--shapes) gives its own token counts");
   }
   if (!arguments.weights.empty()) {
-    refuse("--weights is for the fixed problem's five matrices; with --shapes they are generated");
+    refuse_options(
+        "--weights is for the fixed problem's five matrices; with --shapes they are generated");
   }
   if (arguments.contender != "slimgemm") {
-    refuse(
+    refuse_options(
         fmt::format("--contender {}: with --shapes only slimgemm can be judged. A shared library "
                     "numbers the five layers of the fixed problem (slimgemm/contender.h)",
                     arguments.contender));
@@ -96,11 +98,12 @@ std::unique_ptr<Contender> make_baseline(const std::string& name, int cuda_devic
                                          const Problem& problem) {
   const bool cuda = cuda_device >= 0;
   if (name == "onednn") {
-    if (cuda) refuse("--baseline onednn is for --device cpu; on a GPU: sglang or best-blas");
+    if (cuda)
+      refuse_options("--baseline onednn is for --device cpu; on a GPU: sglang or best-blas");
     return make_onednn_baseline(problem);
   }
   if (!cuda) {
-    refuse(
+    refuse_options(
         fmt::format("--baseline {} needs a GPU (--device cuda); on the CPU: onednn or none", name));
   }
   return name == "sglang" ? make_sglang_baseline(cuda_device, problem)
@@ -144,13 +147,13 @@ std::unique_ptr<Executor> choose_executor(const JudgeArguments& arguments) {
   const bool cuda =
       arguments.device == "cuda" || (arguments.device == "auto" && cuda_device_count() > 0);
   if (!cuda && arguments.queue_replays != 1) {
-    refuse(
+    refuse_options(
         fmt::format("--queue-replays {} needs a GPU (--device cuda): on the CPU a replay is a "
                     "call, and there is nothing to queue",
                     arguments.queue_replays));
   }
   if (!cuda) return make_cpu_executor(arguments.threads);
-  if (arguments.threads != 0) refuse("--threads is for --device cpu");
+  if (arguments.threads != 0) refuse_options("--threads is for --device cpu");
   return make_cuda_executor(0);
 }
 
@@ -159,10 +162,11 @@ std::vector<std::string> choose_baselines(const JudgeArguments& arguments, int c
   const std::vector<std::string>& given = arguments.baselines;
   for (const std::string& name : given) {
     if (std::count(given.begin(), given.end(), name) > 1) {
-      refuse(fmt::format("--baseline {} is given twice", name));
+      refuse_options(fmt::format("--baseline {} is given twice", name));
     }
     if (given.size() > 1 && (name == "auto" || name == "none")) {
-      refuse(fmt::format("--baseline {} stands alone; it cannot be combined with others", name));
+      refuse_options(
+          fmt::format("--baseline {} stands alone; it cannot be combined with others", name));
     }
   }
   if (given.front() == "none") return {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint_text.hpp"
+#include "cmd_common.hpp"
 #include "commands.hpp"
 
 #include <slimgemm/error.hpp>
@@ -34,7 +35,7 @@ int run_pack(PackArguments& arguments) {
   if (arguments.options.verify) {
     fmt::print(", verified{}", rate_text(summary.bytes_in, summary.verify_s));
   }
-  fmt::print(": {}\n", arguments.out);
+  fmt::print(": {}\n", for_terminal(arguments.out));
   return exit_ok;
 }
 
@@ -100,7 +101,7 @@ void add_unpack(CLI::App& app, int& exit_code) {
     }
     fmt::print("{} -> {}\nunpacked{}: {}\n", bytes_text(summary.bytes_in),
                bytes_text(summary.bytes_out), rate_text(summary.bytes_out, summary.unpack_s),
-               arguments->out);
+               for_terminal(arguments->out));
     exit_code = exit_ok;
   });
 }
@@ -128,11 +129,13 @@ void add_verify(CLI::App& app, int& exit_code) {
     } catch (const Error& error) {
       if (error.code() != ErrorCode::corrupt_data) throw;
       // Damaged where nothing after it can be trusted, such as a header or the manifest.
-      fmt::print("{}\n", error.what());
+      fmt::print("{}\n", for_terminal(error.what()));
       exit_code = exit_failed;
       return;
     }
-    for (const std::string& problem : summary.problems) fmt::print("{}\n", problem);
+    for (const std::string& problem : summary.problems) {
+      fmt::print("{}\n", for_terminal(problem));
+    }
     fmt::print("{} files, {} tensors, {} read{}: {}\n", summary.files, summary.tensors,
                bytes_text(summary.bytes), rate_text(summary.bytes, summary.verify_s),
                summary.problems.empty()

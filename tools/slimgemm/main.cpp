@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cmd_common.hpp"
 #include "commands.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -37,6 +39,7 @@ int run(int argc, char** argv) {
 }  // namespace slimgemm::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond ulimit -f is an error like a full disk
   try {
     const int exit_code = slimgemm::cli::run(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
@@ -45,7 +48,7 @@ int main(int argc, char** argv) {
     }
     return exit_code;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "slimgemm: %s\n", error.what());
+    std::fprintf(stderr, "slimgemm: %s\n", slimgemm::cli::for_terminal(error.what()).c_str());
     return slimgemm::cli::exit_usage;
   }
 }
