@@ -12,7 +12,7 @@ from .. import _core
 
 # Tokens from which decoding the weights and calling cuBLAS beats the fused kernels on an H200
 # (results/README.md, Prefill). 0 as an operator's dense_from: never.
-DENSE_FROM = 4096
+DENSE_FROM = 8192
 # Dense weights that such a call holds at a time; a layer with more is done in parts.
 DENSE_BYTES_MAX = 512 << 20
 
