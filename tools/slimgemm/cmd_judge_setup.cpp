@@ -190,7 +190,8 @@ Contestants make_contestants(const JudgeArguments& arguments,
                              const std::vector<std::string>& baselines, int cuda_device,
                              const Problem& problem) {
   if (arguments.batch_invariant && arguments.contender != "slimgemm") {
-    refuse("--batch-invariant is for --contender slimgemm, which is " + arguments.contender);
+    refuse_options("--batch-invariant is for --contender slimgemm, which is " +
+                   arguments.contender);
   }
   Contestants contestants;
   contestants.contender = arguments.contender == "slimgemm"

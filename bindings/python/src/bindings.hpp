@@ -34,6 +34,10 @@ class Packed {
 void bind_packed(nb::module_& module);
 void bind_layers(nb::module_& module);
 
+[[noreturn]] inline void refuse(const std::string& message) {
+  throw Error(ErrorCode::invalid_argument, message);
+}
+
 /// A pointer that Python hands over as an integer (tensor.data_ptr()).
 template <class T>
 T* as_pointer(std::uintptr_t address) {

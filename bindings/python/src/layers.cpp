@@ -100,10 +100,6 @@ std::unique_ptr<Layer> make_cuda_layer(const ImageLayout& layout, std::uintptr_t
               layout, image});
 }
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
-
 void check_size(const char* what, std::int64_t given, std::int64_t expected) {
   if (given != expected) {
     refuse(std::string(what) + " is " + std::to_string(given) + ": the layer's weights say " +

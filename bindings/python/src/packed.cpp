@@ -17,10 +17,6 @@ using Array = nb::ndarray<nb::ro, nb::device::cpu, nb::c_contig>;
 using OutArray = nb::ndarray<nb::device::cpu, nb::c_contig>;
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::device::cpu, nb::c_contig>;
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
-
 std::string text(const nb::dlpack::dtype& dtype) {
   using Code = nb::dlpack::dtype_code;
   const auto code = static_cast<Code>(dtype.code);
