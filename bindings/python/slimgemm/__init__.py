@@ -83,7 +83,7 @@ def _like(x, shape, dtype):
     """A new array for a result, of the kind that x is."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        return torch.empty(shape, dtype=getattr(torch, dtype))
+        return torch.empty(shape, dtype=getattr(torch, dtype), device="cpu")
     if dtype == "float32":
         return np.empty(shape, np.float32)
     out = np.empty(shape, np.uint16)

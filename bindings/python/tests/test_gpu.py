@@ -165,6 +165,24 @@ def test_graphs_and_updates(m, mode):
     assert layer.weights.data_ptr() == address
 
 
+@pytest.mark.parametrize("dtype", [BF16, torch.float32])
+def test_under_another_default_device(dtype):
+    """Engines build models under torch.device("cuda"): what the host writes must not lie there."""
+    weight = cuda_linear(80, 128).weight.detach().to(dtype)
+    packed = st.pack_weight(weight)
+    with torch.device("cuda"):
+        layer = st.PackedLinear.from_packed(packed, device="cuda")
+        assert same_bits(layer.weight, weight)
+        layer.update_(weight)
+        assert same_bits(layer.weight, weight)
+        assert layer.packed().tobytes() == packed.tobytes()
+        assert same_bits(packed_weight_on_cpu(packed), weight.cpu())
+
+
+def packed_weight_on_cpu(packed):
+    return st.PackedLinear.from_packed(packed, device="cpu").weight
+
+
 @pytest.mark.parametrize("n, k", [(2304, 1024), (512, 4096)])
 def test_batch_invariance(n, k):
     dense = cuda_linear(n, k)

@@ -90,6 +90,16 @@ def test_exact_mode_has_the_bits_of_nn_linear():
         assert same_bits(layer(x_of(m, 96)), dense(x_of(m, 96)))
 
 
+def test_under_another_default_device():
+    dense = linear()
+    packed = st.pack_weight(dense.weight)
+    x = x_of(2, 100)
+    with torch.device("meta"):
+        layer = st.PackedLinear.from_packed(packed, device="cpu")
+        assert same_bits(layer.weight, dense.weight.detach())
+        assert slimgemm.linear(x, packed).device.type == "cpu"
+
+
 @pytest.mark.parametrize("target", ["scalar", "avx2", "avx512", "avx512bf16"])
 @pytest.mark.parametrize("dtype", [BF16, torch.float32])
 def test_batch_invariance(dtype, target, monkeypatch):

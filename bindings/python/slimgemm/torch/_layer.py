@@ -280,7 +280,7 @@ class PackedLinear(nn.Module):
         if device.type == "cuda":
             spare = _core.default_spare_groups(packed.n, packed.k)
             layout = _core.image_layout(packed, spare)
-            image = torch.empty(layout.nbytes, dtype=torch.uint8)
+            image = torch.empty(layout.nbytes, dtype=torch.uint8, device="cpu")
             _core.write_image(packed, layout, image.data_ptr(), image.numel())
             self._install_image(layout, image.to(device))
             return
@@ -302,7 +302,7 @@ class PackedLinear(nn.Module):
         self.weights = image
 
     def _write_image(self, packed):
-        image = torch.empty(self.weights.numel(), dtype=torch.uint8)
+        image = torch.empty(self.weights.numel(), dtype=torch.uint8, device="cpu")
         _core.write_image(packed, self._layout, image.data_ptr(), image.numel())
         self.weights.copy_(image)
 

@@ -87,7 +87,7 @@ def _linear_dense(x, weights, out_features):
 
 
 def _unpack_cpu(weights, out_features, in_features, dtype):
-    out = torch.empty((out_features, in_features), dtype=dtype)
+    out = torch.empty((out_features, in_features), dtype=dtype, device="cpu")
     _core.unpack_rows(weights.data_ptr(), out.data_ptr(), 0, out_features, in_features,
                       out.element_size(), 0)
     return out
