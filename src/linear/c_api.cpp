@@ -79,8 +79,11 @@ slimgemm_linear_options known_options(const slimgemm_linear_options& given) {
                               ": it must be sizeof(slimgemm_linear_options), here " +
                               std::to_string(sizeof(given)));
   }
+  // From the last field that this library knows: the next one may lie in what is padding here.
+  constexpr std::size_t known_end =
+      offsetof(slimgemm_linear_options, batch_invariant) + sizeof(given.batch_invariant);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&given);
-  for (std::size_t i = sizeof(given); i < size; ++i) {
+  for (std::size_t i = known_end; i < size; ++i) {
     if (bytes[i] != 0) {
       throw slimgemm::Error(slimgemm::ErrorCode::unsupported,
                             "options has a value at byte " + std::to_string(i) +

@@ -157,6 +157,12 @@ TEST(CApi, TakesLaterOptionsAsLongAsTheirNewFieldsAreZero) {
   slimgemm_linear_free(linear);
   later.fields[1] = 1;
   EXPECT_EQ(slimgemm_linear_create_with(packed.get(), &later.known, &linear), SLIMGEMM_UNSUPPORTED);
+  EXPECT_NE(std::string(slimgemm_last_error()).find("at byte 36"), std::string::npos)
+      << slimgemm_last_error();
+  // A field in the padding after the last one that is known.
+  later.fields[1] = 0;
+  reinterpret_cast<unsigned char*>(&later)[28] = 1;
+  EXPECT_EQ(slimgemm_linear_create_with(packed.get(), &later.known, &linear), SLIMGEMM_UNSUPPORTED);
   EXPECT_NE(std::string(slimgemm_last_error()).find("at byte 28"), std::string::npos)
       << slimgemm_last_error();
   EXPECT_EQ(linear, nullptr);
