@@ -9,7 +9,8 @@
 namespace slimgemm::plan {
 namespace {
 
-constexpr std::int64_t max_grid_y = 65535;  // and z
+constexpr std::int64_t max_grid_y = 65535;                 // and z
+constexpr std::int64_t max_tiles = std::int64_t{1} << 30;  // persistent kernels count in int
 
 // Fitted to every instance on 384 shapes (results/h200/tune*.json).
 namespace fit {
@@ -237,6 +238,7 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   // A stream kernel's token blocks and a tile kernel's groups of rows lie along y.
   if (o.ctas_per_sm < 1 || (tile ? o.groups : o.token_blocks) > max_grid_y) return infinity;
   if (tile && o.token_blocks > max_grid_y * token_block_group) return infinity;
+  if (tile && o.ctas > max_tiles) return infinity;
   if (!tile && instance.stream().by_rows) {
     return o.token_blocks == 1 ? estimate_rows_us(instance.stream(), problem, o) : infinity;
   }

@@ -29,14 +29,17 @@ class SlimgemmConfig(QuantizationConfigMixin):
 
     exact: bit-identical results, slower (see slimgemm.torch.PackedLinear).
     exclude: globs on names of layers that stay plain when a plain model is packed.
+    batch_invariant: a row's bits do not depend on its batch, slower (of PackedLinear, too).
     """
 
-    def __init__(self, exact=False, exclude=None, **config):
+    def __init__(self, exact=False, exclude=None, batch_invariant=False, **config):
         config.pop("quant_method", None)
         found = settings.Settings.from_config(
-            {**config, "exact": exact, "exclude": exclude or []})
+            {**config, "exact": exact, "exclude": exclude or [],
+             "batch_invariant": batch_invariant})
         self.quant_method = settings.METHOD
         self.exact, self.exclude = found.exact, found.exclude
+        self.batch_invariant = found.batch_invariant
 
     def to_dict(self):
         config = {"quant_method": settings.METHOD, "format": "1", "bits": 12,
@@ -45,6 +48,8 @@ class SlimgemmConfig(QuantizationConfigMixin):
             config["exact"] = True
         if self.exclude:
             config["exclude"] = self.exclude
+        if self.batch_invariant:
+            config["batch_invariant"] = True
         return config
 
 
@@ -57,11 +62,12 @@ class _PendingLinear(nn.Module):
         self.register_buffer(_PENDING, torch.empty(tensor.bytes, dtype=torch.uint8, device="meta"))
         self.bias = linear.bias
 
-    def packed_linear(self, exact):
+    def packed_linear(self, exact, batch_invariant):
         stored = getattr(self, _PENDING)
         packed = slimgemm.Packed.from_bytes(trim(stored.cpu()))
         bias = None if self.bias is None else self.bias.data
-        return PackedLinear.from_packed(packed, bias, stored.device, exact=exact)
+        return PackedLinear.from_packed(packed, bias, stored.device, exact=exact,
+                                        batch_invariant=batch_invariant)
 
 
 class SlimgemmQuantizer(HfQuantizer):
@@ -116,14 +122,14 @@ class SlimgemmQuantizer(HfQuantizer):
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         _refuse_spread(model)
-        exact = self.quantization_config.exact
+        config = self.quantization_config
         if not self.pre_quantized:
-            return pack_model(model, exclude=self.quantization_config.exclude, exact=exact,
-                              progress=False)
+            return pack_model(model, exclude=config.exclude, exact=config.exact, progress=False,
+                              batch_invariant=config.batch_invariant)
         for name, kind in self._pending.items():
             module = model.get_submodule(name)
             if kind == "linear":
-                layer = module.packed_linear(exact)
+                layer = module.packed_linear(config.exact, config.batch_invariant)
                 layer.train(model.training)
                 model.set_submodule(name, layer)
             else:
@@ -193,18 +199,18 @@ def _unpack_parameter(module, name, shape, dtype):
     module.weight = nn.Parameter(weight.to(stored.device, dtype), requires_grad=False)
 
 
-def pack(model, exclude=None, exact=False, **options):
+def pack(model, exclude=None, exact=False, batch_invariant=False, **options):
     """Packs the linear layers of a loaded model in place; `save_pretrained` then saves it packed.
 
-    exclude: globs on names of layers that stay plain. exact and the other options: those of
-    slimgemm.torch.pack_model. Returns the model. ValueError if another method has quantised it.
+    exclude: globs on names of layers that stay plain. exact, batch_invariant and the other
+    options: those of slimgemm.torch.pack_model. Returns the model. ValueError if another method has quantised it.
     """
     present = getattr(model, "hf_quantizer", None)
     if present is not None and not isinstance(present, SlimgemmQuantizer):
         raise ValueError("the model is quantised already, with "
                          f"{present.quantization_config.quant_method}: pack a plain BF16 model")
-    pack_model(model, exclude=exclude, exact=exact, **options)
-    config = SlimgemmConfig(exact=exact, exclude=exclude)
+    pack_model(model, exclude=exclude, exact=exact, batch_invariant=batch_invariant, **options)
+    config = SlimgemmConfig(exact=exact, exclude=exclude, batch_invariant=batch_invariant)
     model.hf_quantizer = SlimgemmQuantizer(config)
     model.config.quantization_config = config
     model.is_quantized, model.quantization_method = True, settings.METHOD

@@ -102,6 +102,19 @@ def decoded(monkeypatch):
     return found
 
 
+def test_batch_invariance():
+    options = settings.Settings.from_config({"batch_invariant": True})
+    layer = Merged([512, 1024], 1, 4, options=options).load(stored(draw(512)),
+                                                            stored(draw(1024, seed=1)))
+    assert layer.slimgemm.linear.batch_invariant
+    x = torch.randn(9, K, generator=torch.Generator().manual_seed(2)).bfloat16()
+    whole = run(layer, x, None)
+    for m in range(1, 9):
+        assert torch.equal(run(layer, x[:m], None), whole[:m])
+    with pytest.raises(ValueError, match="exclude each other"):
+        settings.Settings.from_config({"batch_invariant": True, "exact": True})
+
+
 @pytest.mark.parametrize("rank", [0, 1, 3])
 def test_aligned_parts_of_one_window_are_never_decoded(rank, decoded):
     a, b = draw(512), draw(1024, seed=1)

@@ -12,7 +12,7 @@ linear_layers = pytest.importorskip("sglang.srt.layers.linear", exc_type=ImportE
 from torch.nn.functional import linear  # noqa: E402
 
 import slimgemm.torch as slim  # noqa: E402
-from slimgemm.integrations import sglang, sglang_layers  # noqa: E402
+from slimgemm.integrations import settings, sglang, sglang_layers  # noqa: E402
 
 K, HEAD, HEADS, KV_HEADS = 256, 64, 8, 4
 
@@ -150,3 +150,7 @@ def test_refused_options():
     for name, value in (("load_format", "gguf"), ("cpu_offload_gb", 8), ("dtype", "half")):
         with pytest.raises(ValueError, match=f"{name}={value}"):
             sglang_layers.refuse_unsupported(Names(**{name: value}))
+    deterministic = Names(enable_deterministic_inference=True)
+    with pytest.raises(ValueError, match="batch_invariant"):
+        sglang_layers.refuse_unsupported(deterministic)
+    sglang_layers.refuse_unsupported(deterministic, settings.Settings(batch_invariant=True))

@@ -209,6 +209,7 @@ def test_lora(directories, tmp_path):
 def test_refused_options(monkeypatch):
     from types import SimpleNamespace as Names
 
+    from slimgemm.integrations import settings
     from slimgemm.integrations.vllm_layers import refuse_unsupported
     load, cache = Names(load_format="auto"), Names(cpu_offload_gb=0)
     model = Names(enable_sleep_mode=False)
@@ -222,6 +223,7 @@ def test_refused_options(monkeypatch):
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
     with pytest.raises(ValueError, match="VLLM_BATCH_INVARIANT"):
         refuse_unsupported(fine)
+    refuse_unsupported(fine, settings.Settings(batch_invariant=True))
 
 
 def test_half_precision_is_refused(directories):

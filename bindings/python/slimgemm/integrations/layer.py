@@ -27,14 +27,17 @@ class LayerWeights:
     n, k: rows and columns on this rank. dtype: bfloat16 or float32. device: where it runs.
     engine_loader: the layer's own weight loader, called with stand-ins (collect.py).
     exact: decode and multiply with the engine's dense matrix product.
+    batch_invariant: of PackedLinear.
     pack: False leaves weights that arrive unpacked as they are.
     """
 
-    def __init__(self, name, n, k, dtype, device, engine_loader, *, exact=False, pack=True):
+    def __init__(self, name, n, k, dtype, device, engine_loader, *, exact=False, pack=True,
+                 batch_invariant=False):
         self.n, self.k, self.dtype = n, k, dtype
         self.collector = Collector(name, n, k, dtype)
         self.engine_loader = engine_loader
         self.device, self.exact = torch.device(device), exact
+        self.batch_invariant = batch_invariant
         self.pack = pack and shrinks(n, k, dtype)
         self.linear = None  # a slim.PackedLinear
         self.weight = None  # or the plain matrix, where packing brings nothing
@@ -79,13 +82,15 @@ class LayerWeights:
 
     def _start(self, weights):
         if isinstance(weights, slimgemm.Packed):
-            self.linear = slim.PackedLinear.from_packed(weights, device=self.device)
-            self.linear.exact = self.exact
+            self.linear = slim.PackedLinear.from_packed(weights, device=self.device,
+                                                        exact=self.exact,
+                                                        batch_invariant=self.batch_invariant)
             return
         n, k = weights.shape
         plain = torch.nn.Linear(k, n, bias=False, device="meta", dtype=weights.dtype)
         plain.weight = torch.nn.Parameter(weights, requires_grad=False)
-        self.linear = slim.PackedLinear.from_linear(plain, exact=self.exact, device=self.device)
+        self.linear = slim.PackedLinear.from_linear(plain, exact=self.exact, device=self.device,
+                                                    batch_invariant=self.batch_invariant)
 
     def fill_random(self):
         """Weights for a run without a checkpoint: normal, standard deviation 0.02."""
@@ -134,7 +139,8 @@ def attach(layer, name, sizes, dtype, engine_loader, options):
     """
     kept = torch.float32 if is_router(name) else dtype
     weights = LayerWeights(name, *sizes, kept, torch.empty(0).device, engine_loader,
-                           exact=options.exact, pack=not options.excludes(name))
+                           exact=options.exact, pack=not options.excludes(name),
+                           batch_invariant=options.batch_invariant)
     layer.slimgemm = weights
     layer.slimgemm_dtype = dtype
     for attribute, packed in (("weight", False), (PACKED, True)):

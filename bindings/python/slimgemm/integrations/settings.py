@@ -14,7 +14,8 @@ SUFFIX = "_packed"
 _FORMAT = "1"
 
 # Written by `slimgemm pack`, and what engines add to it.
-_KNOWN = {"quant_method", "format", "bits", "packed_suffix", "exact", "exclude"}
+_KNOWN = {"quant_method", "format", "bits", "packed_suffix", "exact", "exclude",
+          "batch_invariant"}
 _FROM_ENGINES = {"packed_modules_mapping", "hf_config", "modules_to_not_convert"}
 
 
@@ -22,10 +23,17 @@ _FROM_ENGINES = {"packed_modules_mapping", "hf_config", "modules_to_not_convert"
 class Settings:
     """exact: decode each layer and multiply with the engine's dense product; the logits are then
     those of the unpacked model, and no time is saved.
-    exclude: globs on layer names; weights of these that arrive unpacked stay so."""
+    exclude: globs on layer names; weights of these that arrive unpacked stay so.
+    batch_invariant: packed layers give a row the same bits whatever the batch, and take longer."""
 
     exact: bool = False
     exclude: list = dataclasses.field(default_factory=list)
+    batch_invariant: bool = False
+
+    def __post_init__(self):
+        if self.exact and self.batch_invariant:
+            raise ValueError("quantization_config: exact and batch_invariant exclude each other: "
+                             "exact calls cuBLAS, whose sums depend on the batch")
 
     @classmethod
     def from_config(cls, config):
@@ -40,7 +48,8 @@ class Settings:
         if config.get("packed_suffix", SUFFIX) != SUFFIX:
             raise ValueError(f"quantization_config: packed_suffix {config['packed_suffix']!r}: it "
                              f"must be {SUFFIX!r}")
-        return cls(bool(config.get("exact", False)), list(config.get("exclude", [])))
+        return cls(bool(config.get("exact", False)), list(config.get("exclude", [])),
+                   bool(config.get("batch_invariant", False)))
 
     def excludes(self, name):
         return any(fnmatch.fnmatchcase(name, glob) for glob in self.exclude)

@@ -16,16 +16,21 @@ _REFUSED = (
     ("cpu_offload_gb", (0, None), "packed weights are no parameters that it could move"),
     ("enable_memory_saver", (False, None), "its pauses free memory that it does not know of"),
     ("dtype", ("auto", "bfloat16"), "packed layers take bfloat16 activations"),
-    ("enable_deterministic_inference", (False, None),
-     "the bits of a row may depend on how many rows there are"),
     ("enable_torch_compile", (False, None), "it has not been tried"),
     ("enable_tp_lm_head_all_to_all", (False, None), "it has not been tried"),
 )
 
 
-def refuse_unsupported(args):
-    """ValueError naming the first of these server arguments that packed layers cannot serve."""
-    for name, fine, reason in _REFUSED:
+_DETERMINISTIC = (
+    "enable_deterministic_inference", (False, None),
+    'the bits of a row may depend on how many rows there are; set "batch_invariant": true in the '
+    "quantization_config")
+
+
+def refuse_unsupported(args, options=settings.Settings()):
+    """ValueError naming the first of these server arguments that packed layers with these settings
+    cannot serve."""
+    for name, fine, reason in _REFUSED + (() if options.batch_invariant else (_DETERMINISTIC,)):
         value = getattr(args, name, fine[0])
         if value not in fine:
             raise ValueError(f"slimgemm in SGLang does not work with {name}={value}: {reason}")
@@ -77,7 +82,7 @@ class SlimgemmConfig(QuantizationConfig):
     def _check(self):
         args = None if self._checked else _server_args()
         if args is not None:
-            refuse_unsupported(args)
+            refuse_unsupported(args, self.settings)
             settings.refuse_experts(settings.checkpoint_files(args.model_path))
             self._checked = True
         return args

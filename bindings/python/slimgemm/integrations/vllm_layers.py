@@ -20,8 +20,9 @@ def _refuse(option, reason):
     raise ValueError(f"slimgemm in vLLM does not work with {option}: {reason}")
 
 
-def refuse_unsupported(config):
-    """ValueError naming the first option of this VllmConfig that packed layers cannot serve."""
+def refuse_unsupported(config, options=settings.Settings()):
+    """ValueError naming the first option of this VllmConfig that packed layers with these settings
+    cannot serve."""
     load_format = str(getattr(config.load_config, "load_format", "auto"))
     if load_format in _LOAD_FORMATS:
         _refuse(f"load_format={load_format}", "it does not hand a checkpoint's tensors to layers")
@@ -36,8 +37,10 @@ def refuse_unsupported(config):
     if prefetch:
         _refuse(f"offload_group_size={prefetch}",
                 "packed weights are no parameters that it could move")
-    if os.environ.get("VLLM_BATCH_INVARIANT", "0") not in ("", "0"):
-        _refuse("VLLM_BATCH_INVARIANT=1", "the bits of a row may depend on how many rows there are")
+    invariant = os.environ.get("VLLM_BATCH_INVARIANT", "0") not in ("", "0")
+    if invariant and not options.batch_invariant:
+        _refuse("VLLM_BATCH_INVARIANT=1", 'the bits of a row may depend on how many rows there are; '
+                'set "batch_invariant": true in the quantization_config')
     if getattr(config.model_config, "enable_sleep_mode", False):
         _refuse("enable_sleep_mode", "waking up would need the packed weights to be rebuilt")
 
@@ -76,7 +79,7 @@ class SlimgemmConfig(QuantizationConfig):
 
     def get_quant_method(self, layer, prefix):
         if not self._checked:
-            refuse_unsupported(get_current_vllm_config())
+            refuse_unsupported(get_current_vllm_config(), self.settings)
             self._checked = True
         if isinstance(layer, (LinearBase, ParallelLMHead)):
             return SlimgemmLinearMethod(self.settings, prefix)
