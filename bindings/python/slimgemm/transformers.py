@@ -203,7 +203,8 @@ def pack(model, exclude=None, exact=False, batch_invariant=False, **options):
     """Packs the linear layers of a loaded model in place; `save_pretrained` then saves it packed.
 
     exclude: globs on names of layers that stay plain. exact, batch_invariant and the other
-    options: those of slimgemm.torch.pack_model. Returns the model. ValueError if another method has quantised it.
+    options: those of slimgemm.torch.pack_model. Returns the model. ValueError if another method has
+    quantised it.
     """
     present = getattr(model, "hf_quantizer", None)
     if present is not None and not isinstance(present, SlimgemmQuantizer):

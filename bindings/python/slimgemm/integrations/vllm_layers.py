@@ -39,8 +39,8 @@ def refuse_unsupported(config, options=settings.Settings()):
                 "packed weights are no parameters that it could move")
     invariant = os.environ.get("VLLM_BATCH_INVARIANT", "0") not in ("", "0")
     if invariant and not options.batch_invariant:
-        _refuse("VLLM_BATCH_INVARIANT=1", 'the bits of a row may depend on how many rows there are; '
-                'set "batch_invariant": true in the quantization_config')
+        _refuse("VLLM_BATCH_INVARIANT=1", "the bits of a row may depend on how many rows there "
+                'are; set "batch_invariant": true in the quantization_config')
     if getattr(config.model_config, "enable_sleep_mode", False):
         _refuse("enable_sleep_mode", "waking up would need the packed weights to be rebuilt")
 
