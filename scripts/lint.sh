@@ -85,7 +85,8 @@ if [ $quick = 0 ]; then
 else
   count=$(write_commands build/lint unity)
   tidy build/lint '-clang-analyzer-*'
-  analyzed=$(write_commands build/lint-analyzer files '^src/(checkpoint|codec|format|linear|support)/')
+  analyzed=$(write_commands build/lint-analyzer files \
+    '^src/(checkpoint|codec|format|linear|support)/')
   tidy build/lint-analyzer '-*,clang-analyzer-*'
   count="$count files, $analyzed of them with the analyzer"
 fi

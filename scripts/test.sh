@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# make test: everything that `make judge` does (with fewer timed pairs), then all checks and tests. Ends with a line that
-# counts the tests of the release build.
+# make test: everything that `make judge` does (with fewer timed pairs), then all checks and all
+# tests. Ends with a line that counts the tests of the release build.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 headers() { cmake --build --preset release --target all_verify_interface_header_sets; }
