@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
-import tiny_models
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers", minversion="5.0")
+
+import tiny_models  # noqa: E402
 
 
 @pytest.mark.parametrize("name, expected", [
