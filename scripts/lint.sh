@@ -82,6 +82,7 @@ if [ $quick = 0 ]; then
   count=$(write_commands build/lint files "$@")
   [ "$count" -gt 0 ] || die "no file matches $*"
   tidy build/lint
+  count="$count files"
 else
   count=$(write_commands build/lint unity)
   tidy build/lint '-clang-analyzer-*'
