@@ -7,6 +7,7 @@
 #include "codec/window.hpp"
 #include "format/device_image.hpp"
 #include "support/parallel.hpp"
+#include "support/refuse.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,14 +17,10 @@
 namespace slimgemm {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
-
 void check_range(const char* what, std::int64_t value, std::int64_t min, std::int64_t max) {
   if (value < min || value > max) {
-    refuse("layout." + std::string(what) + " is " + std::to_string(value) + ": it must be " +
-           std::to_string(min) + " to " + std::to_string(max));
+    refuse_argument("layout." + std::string(what) + " is " + std::to_string(value) +
+                    ": it must be " + std::to_string(min) + " to " + std::to_string(max));
   }
 }
 
@@ -37,8 +34,8 @@ format::ImageOffsets offsets_of(const ImageLayout& layout) {
 
 void check_size(const ImageLayout& layout, std::size_t size) {
   if (size != layout.size_bytes()) {
-    refuse("the image has " + std::to_string(size) + " bytes: its layout says " +
-           std::to_string(layout.size_bytes()));
+    refuse_argument("the image has " + std::to_string(size) + " bytes: its layout says " +
+                    std::to_string(layout.size_bytes()));
   }
 }
 
@@ -78,18 +75,19 @@ std::vector<std::uint32_t> more_begins(const PackedMatrix& packed) {
 
 void check_matches(const PackedMatrix& packed, const ImageLayout& layout) {
   if (packed.n() != layout.n || packed.k() != layout.k) {
-    refuse("the packed matrix is " + std::to_string(packed.n()) + " x " +
-           std::to_string(packed.k()) + ": the image's layout says " + std::to_string(layout.n) +
-           " x " + std::to_string(layout.k));
+    refuse_argument("the packed matrix is " + std::to_string(packed.n()) + " x " +
+                    std::to_string(packed.k()) + ": the image's layout says " +
+                    std::to_string(layout.n) + " x " + std::to_string(layout.k));
   }
   if (packed.encoding() != layout.encoding || packed.window_base() != layout.window_base) {
-    refuse(std::string("the packed matrix is ") + name(packed.encoding()) + " with window " +
-           std::to_string(packed.window_base()) + ": the image's layout says " +
-           name(layout.encoding) + " with window " + std::to_string(layout.window_base));
+    refuse_argument(std::string("the packed matrix is ") + name(packed.encoding()) +
+                    " with window " + std::to_string(packed.window_base()) +
+                    ": the image's layout says " + name(layout.encoding) + " with window " +
+                    std::to_string(layout.window_base));
   }
   const bool nonfinite = (PackedAccess::header(packed).flags & format::has_nonfinite) != 0;
   if (nonfinite && !layout.has_nonfinite && packed.dtype() == DType::f32) {
-    refuse("a weight is Inf or NaN: the image's layout says that none is");
+    refuse_argument("a weight is Inf or NaN: the image's layout says that none is");
   }
 }
 
@@ -168,8 +166,8 @@ std::int64_t default_spare_groups(std::int64_t n, std::int64_t k) {
 void check_spare_groups(std::int64_t spare_groups) {
   constexpr std::int64_t most = max_dimension / 4;  // rounded up it must fit, too
   if (spare_groups < 0 || spare_groups > most) {
-    refuse("spare_groups is " + std::to_string(spare_groups) + ": it must be 0 to " +
-           std::to_string(most));
+    refuse_argument("spare_groups is " + std::to_string(spare_groups) + ": it must be 0 to " +
+                    std::to_string(most));
   }
 }
 
@@ -193,9 +191,9 @@ void write_image(const PackedMatrix& packed, const ImageLayout& layout,
   const bool split12 = layout.encoding == Encoding::split12;
   const std::vector<std::uint32_t> begins = more_begins(packed);
   if (begins.back() > layout.more_groups) {
-    refuse("the weights have " + std::to_string(begins.back()) +
-           " exception groups beyond the heads: the image has room for " +
-           std::to_string(layout.more_groups));
+    refuse_argument("the weights have " + std::to_string(begins.back()) +
+                    " exception groups beyond the heads: the image has room for " +
+                    std::to_string(layout.more_groups));
   }
   const std::byte* const tiles = PackedAccess::tiles(packed).data();
   parallel_for(

@@ -7,6 +7,7 @@
 #include "cuda/unpack.hpp"
 #include "support/aligned_buffer.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 

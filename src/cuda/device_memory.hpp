@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owning device memory, and a guard for the current device.
+// Owning device memory, whose device a pointer is, and a guard for the current device.
 #pragma once
 
 #include "cuda/check.hpp"
+#include "support/refuse.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -32,6 +33,21 @@ class DeviceGuard {
   int previous_ = 0;
   bool switched_ = false;
 };
+
+/// The device that owns the memory; legal while a stream captures. Errors: invalid_argument, naming
+/// `what` and, with `way_out`, what to do instead.
+inline int device_of(const void* memory, const char* what, const char* way_out) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, memory);
+  if (status != cudaErrorInvalidValue) check(status, "cudaPointerGetAttributes");
+  const bool on_device = status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice ||
+                                                   attributes.type == cudaMemoryTypeManaged);
+  if (!on_device) {
+    static_cast<void>(cudaGetLastError());
+    refuse_argument(std::string(what) + " is not memory of a CUDA device: " + way_out);
+  }
+  return attributes.device;
+}
 
 /// Memory from cudaMalloc, aligned to 256 bytes.
 class DeviceMemory {

@@ -24,21 +24,7 @@ namespace slimgemm {
 namespace cuda::pack {
 namespace {
 
-// The device that owns the memory.
-int device_of(const void* memory, const char* what) {
-  cudaPointerAttributes attributes{};
-  const cudaError_t status = cudaPointerGetAttributes(&attributes, memory);
-  if (status != cudaErrorInvalidValue) check(status, "cudaPointerGetAttributes");
-  const bool on_device = status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice ||
-                                                   attributes.type == cudaMemoryTypeManaged);
-  if (!on_device) {
-    static_cast<void>(cudaGetLastError());
-    throw Error(
-        ErrorCode::invalid_argument,
-        std::string(what) + " is not memory of a CUDA device: copy it there, or use pack()");
-  }
-  return attributes.device;
-}
+constexpr const char* way_out = "copy it there, or use pack()";
 
 class Packer {
  public:
@@ -83,10 +69,10 @@ class Packer {
       write_raw16_tiles<<<tile_ctas(), threads_per_cta, 0, stream_>>>(
           m_, reinterpret_cast<uint4*>(image));
       check_launch("write_raw16_tiles");
+      check(cudaStreamSynchronize(stream_), "waiting for the image");
     } else {
       write_split12_image(layout, image);
     }
-    check(cudaStreamSynchronize(stream_), "waiting for the image");
   }
 
  private:
@@ -241,7 +227,7 @@ cuda::pack::Matrix matrix_of(const std::uint16_t* w, std::int64_t n, std::int64_
 PackedMatrix pack_cuda(const std::uint16_t* w, std::int64_t n, std::int64_t k,
                        const PackOptions& options, void* stream) {
   check_pack_arguments(n, k, options);
-  const int device = cuda::pack::device_of(w, "w");
+  const int device = cuda::device_of(w, "w", cuda::pack::way_out);
   const cuda::DeviceGuard guard(device);
   return cuda::pack::Packer(matrix_of(w, n, k), device, static_cast<cudaStream_t>(stream))
       .run(options);
@@ -251,7 +237,7 @@ ImageLayout plan_image_cuda(const std::uint16_t* w, std::int64_t n, std::int64_t
                             const PackOptions& options, std::int64_t spare_groups, void* stream) {
   check_pack_arguments(n, k, options);
   check_spare_groups(spare_groups);
-  const int device = cuda::pack::device_of(w, "w");
+  const int device = cuda::device_of(w, "w", cuda::pack::way_out);
   const cuda::DeviceGuard guard(device);
   return cuda::pack::Packer(matrix_of(w, n, k), device, static_cast<cudaStream_t>(stream))
       .plan_image(options, spare_groups);
@@ -264,8 +250,8 @@ void pack_image_cuda(const std::uint16_t* w, const ImageLayout& layout, void* im
                 "the image's layout is raw32: FP32 weights are packed with pack() and "
                 "write_image(), and copied to the device");
   }
-  const int device = cuda::pack::device_of(w, "w");
-  const int image_device = cuda::pack::device_of(image, "image");
+  const int device = cuda::device_of(w, "w", cuda::pack::way_out);
+  const int image_device = cuda::device_of(image, "image", cuda::pack::way_out);
   if (device != image_device) {
     throw Error(ErrorCode::invalid_argument, "w is on CUDA device " + std::to_string(device) +
                                                  " and image on " + std::to_string(image_device) +

@@ -7,6 +7,7 @@
 #include "cuda/unpack.hpp"
 #include "cuda/unpack_kernels.cuh"
 #include "format/device_image.hpp"
+#include "support/refuse.hpp"
 
 #include <cuda_runtime.h>
 
@@ -20,34 +21,22 @@ using cuda::unpack::Args;
 using cuda::unpack::threads_per_cta;
 using cuda::unpack::warps_per_cta;
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
-
 void check_rows(const ImageLayout& layout, std::int64_t begin, std::int64_t end) {
   if (begin < 0 || end > layout.n || begin >= end || begin % format::tile_rows != 0) {
-    refuse("rows [" + std::to_string(begin) + ", " + std::to_string(end) +
-           "): the range must not be empty, must begin at a multiple of " +
-           std::to_string(format::tile_rows) + " and lie in [0, " + std::to_string(layout.n) + ")");
+    refuse_argument("rows [" + std::to_string(begin) + ", " + std::to_string(end) +
+                    "): the range must not be empty, must begin at a multiple of " +
+                    std::to_string(format::tile_rows) + " and lie in [0, " +
+                    std::to_string(layout.n) + ")");
   }
 }
 
 unsigned int ctas_of(std::uint64_t warps) {
   const std::uint64_t ctas = (warps + warps_per_cta - 1) / warps_per_cta;
   if (ctas > static_cast<std::uint64_t>(max_dimension)) {
-    refuse("the rows have " + std::to_string(warps) + " tiles: decode fewer rows at a time");
+    refuse_argument("the rows have " + std::to_string(warps) +
+                    " tiles: decode fewer rows at a time");
   }
   return static_cast<unsigned int>(ctas);
-}
-
-// The device of a pointer; legal while a stream captures.
-int device_of_image(const void* image) {
-  cudaPointerAttributes attributes{};
-  cuda::check(cudaPointerGetAttributes(&attributes, image), "cudaPointerGetAttributes");
-  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
-    refuse("image is not memory of a CUDA device: for host memory there is read_image()");
-  }
-  return attributes.device;
 }
 
 }  // namespace
@@ -69,8 +58,9 @@ void unpack_image_cuda(const ImageLayout& layout, const void* image, void* out,
                        std::int64_t row_begin, std::int64_t row_end, void* stream) {
   static_cast<void>(layout.size_bytes());  // refuses a layout that is none
   check_rows(layout, row_begin, row_end);
-  if (image == nullptr || out == nullptr) refuse("image or out is null");
-  const cuda::DeviceGuard guard(device_of_image(image));
+  if (image == nullptr || out == nullptr) refuse_argument("image or out is null");
+  const cuda::DeviceGuard guard(
+      cuda::device_of(image, "image", "for host memory there is read_image()"));
   const auto n = static_cast<std::uint64_t>(layout.n);
   const auto k = static_cast<std::uint64_t>(layout.k);
   const format::ImageOffsets at(layout.encoding, n, k);

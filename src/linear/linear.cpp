@@ -4,15 +4,12 @@
 
 #include "format/layout.hpp"
 #include "linear/backend.hpp"
+#include "support/refuse.hpp"
 
 #include <string>
 
 namespace slimgemm {
 namespace {
-
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
 
 std::shared_ptr<const Linear::Backend> make_backend(const PackedMatrix& weights,
                                                     const LinearOptions& options) {
@@ -22,14 +19,14 @@ std::shared_ptr<const Linear::Backend> make_backend(const PackedMatrix& weights,
     case Device::cuda:
       return make_cuda_backend(weights, options);
   }
-  refuse("device is " + std::to_string(static_cast<std::uint32_t>(options.device)) +
-         ": it must be Device::cpu (1) or Device::cuda (2)");
+  refuse_argument("device is " + std::to_string(static_cast<std::uint32_t>(options.device)) +
+                  ": it must be Device::cpu (1) or Device::cuda (2)");
 }
 
 void check_m(std::int64_t m) {
   if (m < 0 || m > max_dimension) {
-    refuse("m is " + std::to_string(m) + ": the number of tokens must be 0 to " +
-           std::to_string(max_dimension));
+    refuse_argument("m is " + std::to_string(m) + ": the number of tokens must be 0 to " +
+                    std::to_string(max_dimension));
   }
 }
 
@@ -41,11 +38,13 @@ Linear::Linear(const PackedMatrix& weights, const LinearOptions& options)
 Linear linear_over_image(const ImageLayout& layout, const void* image,
                          const LinearOptions& options) {
   if (options.device != Device::cuda) {
-    refuse("options.device is " + std::to_string(static_cast<std::uint32_t>(options.device)) +
-           ": an image is in the memory of a GPU, Device::cuda (2)");
+    refuse_argument("options.device is " +
+                    std::to_string(static_cast<std::uint32_t>(options.device)) +
+                    ": an image is in the memory of a GPU, Device::cuda (2)");
   }
   if (image == nullptr || reinterpret_cast<std::uintptr_t>(image) % image_alignment != 0) {
-    refuse("image is null or not aligned to " + std::to_string(image_alignment) + " bytes");
+    refuse_argument("image is null or not aligned to " + std::to_string(image_alignment) +
+                    " bytes");
   }
   static_cast<void>(layout.size_bytes());  // refuses a layout that is none
   return {make_cuda_view(layout, image, options), 0, layout.n};
@@ -53,12 +52,13 @@ Linear linear_over_image(const ImageLayout& layout, const void* image,
 
 Linear Linear::rows(std::int64_t begin, std::int64_t end) const {
   if (begin < 0 || end > n() || begin >= end) {
-    refuse("rows [" + std::to_string(begin) + ", " + std::to_string(end) +
-           "): the range must not be empty and must lie in [0, " + std::to_string(n()) + ")");
+    refuse_argument("rows [" + std::to_string(begin) + ", " + std::to_string(end) +
+                    "): the range must not be empty and must lie in [0, " + std::to_string(n()) +
+                    ")");
   }
   if (begin % format::tile_rows != 0) {
-    refuse("rows begin at " + std::to_string(begin) + ": a slice must begin at a multiple of " +
-           std::to_string(format::tile_rows));
+    refuse_argument("rows begin at " + std::to_string(begin) +
+                    ": a slice must begin at a multiple of " + std::to_string(format::tile_rows));
   }
   return Linear(backend_, row_begin_ + begin, row_begin_ + end);
 }
@@ -72,19 +72,19 @@ void Linear::run(const std::uint16_t* x, std::int64_t m, void* out, void* stream
                  std::int64_t x_row_stride) const {
   check_m(m);
   if (m == 0) return;
-  if (x == nullptr) refuse("x is null: it must point to m x K BF16 values");
-  if (out == nullptr) refuse("out is null: it must have room for m x N values");
+  if (x == nullptr) refuse_argument("x is null: it must point to m x K BF16 values");
+  if (out == nullptr) refuse_argument("out is null: it must have room for m x N values");
   if (x_row_stride == 0) x_row_stride = k();
   if (x_row_stride < k() || x_row_stride > max_dimension) {
-    refuse("x_row_stride is " + std::to_string(x_row_stride) + ": it must be 0 or " +
-           std::to_string(k()) + " (K) to " + std::to_string(max_dimension));
+    refuse_argument("x_row_stride is " + std::to_string(x_row_stride) + ": it must be 0 or " +
+                    std::to_string(k()) + " (K) to " + std::to_string(max_dimension));
   }
   if (reinterpret_cast<std::uintptr_t>(x) % 2 != 0) {
-    refuse("x is not aligned to 2 bytes");
+    refuse_argument("x is not aligned to 2 bytes");
   }
   if (reinterpret_cast<std::uintptr_t>(out) %
       static_cast<std::uintptr_t>(size_bytes(out_dtype()))) {
-    refuse("out is not aligned to " + std::to_string(size_bytes(out_dtype())) + " bytes");
+    refuse_argument("out is not aligned to " + std::to_string(size_bytes(out_dtype())) + " bytes");
   }
   backend_->run({.x = x,
                  .m = m,

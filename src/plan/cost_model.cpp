@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t max_grid_y = 65535;                 // and z
 constexpr std::int64_t max_tiles = std::int64_t{1} << 30;  // persistent kernels count in int
 
-// Fitted to every instance on 384 shapes (results/h200/tune*.json).
+// Fitted to every instance on 409 shapes, prefill among them (docs/tuning.md).
 namespace fit {
 constexpr double hbm_bytes_us = 4.514e6;  // streaming read
 constexpr double l2_bytes_us = 24.73e6;   // what all SMs take in, weights and x
@@ -45,6 +45,7 @@ constexpr double rows_step_token_us = 0.0012;
 constexpr double tile_sm_bytes_us = 111.8e3;
 constexpr double tile_clock_mhz = 1447;
 constexpr double tile_step_us = 0.1136;  // least time of a k tile
+// Row blocks over what one row block after the other would take:
 constexpr double two_row_blocks = 1.002;
 constexpr double two_of_256_tokens = 0.867;
 constexpr double three_row_blocks = 0.922;
