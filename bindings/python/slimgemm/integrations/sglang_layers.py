@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """SGLang's side of the plug-in: the configuration `slimgemm` and the methods of its layers."""
 
-import torch
 from sglang.srt.layers.linear import LinearBase
 from sglang.srt.layers.quantization.base_config import LinearMethodBase, QuantizationConfig
 from sglang.srt.layers.vocab_parallel_embedding import ParallelLMHead
 
 from slimgemm.integrations import settings
-from slimgemm.integrations.layer import attach, finish, run
+from slimgemm.integrations.config import PackedConfig, PackedMethod
 
 # Options that packed layers cannot serve: (name, the value that is fine, why another is not).
 _REFUSED = (
@@ -47,34 +46,8 @@ def _server_args():
     return None
 
 
-class SlimgemmConfig(QuantizationConfig):
+class SlimgemmConfig(PackedConfig, QuantizationConfig):
     """`--quantization slimgemm`: layers packed while they load, or read from a packed directory."""
-
-    def __init__(self, options=None):
-        super().__init__()
-        self.settings = options or settings.Settings()
-        self._checked = False
-
-    def __repr__(self):
-        return f"SlimgemmConfig({self.settings})"
-
-    def get_name(self):
-        return settings.METHOD
-
-    def get_supported_act_dtypes(self):
-        return [torch.bfloat16]
-
-    @classmethod
-    def get_min_capability(cls):
-        return 90
-
-    @staticmethod
-    def get_config_filenames():
-        return []
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(settings.Settings.from_config(config))
 
     def get_scaled_act_names(self):
         return []
@@ -95,20 +68,5 @@ class SlimgemmConfig(QuantizationConfig):
         return None
 
 
-class SlimgemmLinearMethod(LinearMethodBase):
+class SlimgemmLinearMethod(PackedMethod, LinearMethodBase):
     """Linear layers and the output layer, from packed or plain tensors."""
-
-    def __init__(self, options, prefix, dummy=False):
-        self.settings, self.prefix, self.dummy = options, prefix, dummy
-
-    def create_weights(self, layer, input_size_per_partition, output_partition_sizes, input_size,
-                       output_size, params_dtype, **extra_weight_attrs):
-        sizes = sum(output_partition_sizes), input_size_per_partition
-        attach(layer, self.prefix, sizes, params_dtype, extra_weight_attrs["weight_loader"],
-               self.settings)
-
-    def process_weights_after_loading(self, layer):
-        finish(layer, self.dummy)
-
-    def apply(self, layer, x, bias=None):
-        return run(layer, x, bias)

@@ -3,14 +3,13 @@
 
 import os
 
-import torch
 from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.linear import LinearBase, LinearMethodBase
 from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
 from slimgemm.integrations import settings
-from slimgemm.integrations.layer import attach, finish, run
+from slimgemm.integrations.config import PackedConfig, PackedMethod
 
 # Ways of loading that never call a layer's weight loader with tensors of a checkpoint.
 _LOAD_FORMATS = {"sharded_state", "runai_streamer_sharded", "tensorizer", "bitsandbytes", "gguf"}
@@ -45,34 +44,8 @@ def refuse_unsupported(config, options=settings.Settings()):
         _refuse("enable_sleep_mode", "waking up would need the packed weights to be rebuilt")
 
 
-class SlimgemmConfig(QuantizationConfig):
+class SlimgemmConfig(PackedConfig, QuantizationConfig):
     """`quantization="slimgemm"`: layers packed while they load, or read from a packed directory."""
-
-    def __init__(self, options=None):
-        super().__init__()
-        self.settings = options or settings.Settings()
-        self._checked = False
-
-    def __repr__(self):
-        return f"SlimgemmConfig({self.settings})"
-
-    def get_name(self):
-        return settings.METHOD
-
-    def get_supported_act_dtypes(self):
-        return [torch.bfloat16]
-
-    @classmethod
-    def get_min_capability(cls):
-        return 90
-
-    @staticmethod
-    def get_config_filenames():
-        return []
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(settings.Settings.from_config(config))
 
     def maybe_update_config(self, model_name, hf_config=None, revision=None):
         settings.refuse_experts(settings.checkpoint_files(model_name))
@@ -86,25 +59,13 @@ class SlimgemmConfig(QuantizationConfig):
         return None
 
 
-class SlimgemmLinearMethod(LinearMethodBase):
+class SlimgemmLinearMethod(PackedMethod, LinearMethodBase):
     """Linear layers and the output layer, from packed or plain tensors."""
 
-    def __init__(self, options, prefix):
-        self.settings, self.prefix = options, prefix
-
-    def create_weights(self, layer, input_size_per_partition, output_partition_sizes, input_size,
-                       output_size, params_dtype, **extra_weight_attrs):
-        sizes = sum(output_partition_sizes), input_size_per_partition
-        attach(layer, self.prefix, sizes, params_dtype, extra_weight_attrs["weight_loader"],
-               self.settings)
+    def create_weights(self, *args, **kwargs):
+        super().create_weights(*args, **kwargs)
         self.dummy = str(get_current_vllm_config().load_config.load_format) == "dummy"
 
     def tie_weights(self, layer, embed_tokens):
         layer.weight = embed_tokens.weight
         return layer
-
-    def process_weights_after_loading(self, layer):
-        finish(layer, self.dummy)
-
-    def apply(self, layer, x, bias=None):
-        return run(layer, x, bias)
