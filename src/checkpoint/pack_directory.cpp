@@ -203,24 +203,11 @@ class DirectoryPacker {
   }
 
   void prepare_working() {
-    if (fs::symlink_status(working_).type() == fs::file_type::not_found) {
-      check_space(needed_bytes_, free_bytes(fs::absolute(out_).parent_path().string()), out_);
-      fs::create_directory(working_);
-      lock_ = std::make_unique<DirectoryLock>(working_);
-    } else {
-      if (!fs::is_directory(fs::symlink_status(working_))) {
-        refuse(fmt::format("{} exists and is no interrupted run's: move it away", working_));
-      }
-      lock_ = std::make_unique<DirectoryLock>(working_);
-      state_ = take_over(working_, in_, options_text(in_, options_));
-      std::erase_if(state_.files, [&](const auto& entry) { return !is_reusable(entry.second); });
-      remove_leftovers(working_, state_);
-      std::uint64_t there = 0;
-      for (const auto& [name, file] : state_.files) there += file.record.bytes;
-      check_space(needed_bytes_ - std::min(there, needed_bytes_), free_bytes(working_), out_);
-    }
-    state_.options = options_text(in_, options_);
-    write_state(working_, state_);
+    WorkingDirectory opened =
+        open_working(in_, out_, options_text(in_, options_), needed_bytes_,
+                     [&](const FinishedFile& file) { return is_reusable(file); });
+    lock_ = std::move(opened.lock);
+    state_ = std::move(opened.state);
     manifest_.directories = listing_.directories;
     for (const std::string& name : listing_.directories) {
       fs::create_directories(join(working_, name));

@@ -67,6 +67,34 @@ FinishedFile from_json(const std::string& name, const json& value) {
   return file;
 }
 
+// The state of the interrupted run that left `working`; empty where that ran with other options.
+// The caller holds its lock.
+PackState take_over(const std::string& working, const std::string& in, const std::string& options) {
+  auto earlier = read_state(working);
+  // A run that was killed at once leaves nothing, or the state half written.
+  const auto is_first_state = [](const fs::directory_entry& entry) {
+    return entry.path().filename() == std::string(state_name) + ".new" && !entry.is_directory();
+  };
+  const bool ours = earlier || std::all_of(fs::directory_iterator(working),
+                                           fs::directory_iterator(), is_first_state);
+  if (!ours || fs::equivalent(working, in)) {
+    refuse(fmt::format("{} exists and is no interrupted run's: move it away", working));
+  }
+  if (earlier && earlier->options == options) return std::move(*earlier);
+  return {};
+}
+
+// Removes what lies in `working` and is neither the state nor finished.
+void remove_leftovers(const std::string& working, const PackState& state) {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::recursive_directory_iterator(working)) {
+    if (entry.is_directory() && !entry.is_symlink()) continue;
+    const std::string name = entry.path().lexically_relative(working).generic_string();
+    if (name != state_name && state.files.count(name) == 0) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove(leftover);
+}
+
 }  // namespace
 
 std::string options_text(const std::string& in, const PackCheckpointOptions& options) {
@@ -122,29 +150,31 @@ void write_state(const std::string& directory, const PackState& state) {
   write_text(join(directory, state_name), value.dump(1) + "\n");
 }
 
-PackState take_over(const std::string& working, const std::string& in, const std::string& options) {
-  auto earlier = read_state(working);
-  // A run that was killed at once leaves nothing, or the state half written.
-  const auto is_first_state = [](const fs::directory_entry& entry) {
-    return entry.path().filename() == std::string(state_name) + ".new" && !entry.is_directory();
-  };
-  const bool ours = earlier || std::all_of(fs::directory_iterator(working),
-                                           fs::directory_iterator(), is_first_state);
-  if (!ours || fs::equivalent(working, in)) {
-    refuse(fmt::format("{} exists and is no interrupted run's: move it away", working));
+WorkingDirectory open_working(const std::string& in, const std::string& out,
+                              const std::string& options, std::uint64_t needed,
+                              const std::function<bool(const FinishedFile&)>& is_reusable) {
+  const std::string working = working_name(out);
+  WorkingDirectory opened;
+  if (fs::symlink_status(working).type() == fs::file_type::not_found) {
+    check_space(needed, free_bytes(fs::absolute(out).parent_path().string()), out);
+    fs::create_directory(working);
+    opened.lock = std::make_unique<DirectoryLock>(working);
+  } else {
+    if (!fs::is_directory(fs::symlink_status(working))) {
+      refuse(fmt::format("{} exists and is no interrupted run's: move it away", working));
+    }
+    opened.lock = std::make_unique<DirectoryLock>(working);
+    opened.state = take_over(working, in, options);
+    std::erase_if(opened.state.files,
+                  [&](const auto& entry) { return !is_reusable(entry.second); });
+    remove_leftovers(working, opened.state);
+    std::uint64_t there = 0;
+    for (const auto& [name, file] : opened.state.files) there += file.record.bytes;
+    check_space(needed - std::min(there, needed), free_bytes(working), out);
   }
-  if (earlier && earlier->options == options) return std::move(*earlier);
-  return {};
-}
-
-void remove_leftovers(const std::string& working, const PackState& state) {
-  std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::recursive_directory_iterator(working)) {
-    if (entry.is_directory() && !entry.is_symlink()) continue;
-    const std::string name = entry.path().lexically_relative(working).generic_string();
-    if (name != state_name && state.files.count(name) == 0) leftovers.push_back(entry.path());
-  }
-  for (const fs::path& leftover : leftovers) fs::remove(leftover);
+  opened.state.options = options;
+  write_state(working, opened.state);
+  return opened;
 }
 
 bool is_finished(const FinishedFile& finished, const SourceFacts& source,

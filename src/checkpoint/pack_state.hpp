@@ -4,11 +4,14 @@
 #pragma once
 
 #include "checkpoint/checkpoint.hpp"
+#include "checkpoint/directory.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/model_files.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -52,12 +55,20 @@ SourceFacts source_facts(const std::string& path);
 std::optional<PackState> read_state(const std::string& directory);
 void write_state(const std::string& directory, const PackState& state);
 
-/// The state of the interrupted run that left `working`; empty where that ran with other options.
-/// The caller holds its lock. Errors: invalid_argument if no run of ours left it, or it is `in`.
-PackState take_over(const std::string& working, const std::string& in, const std::string& options);
+/// The directory in which a run works for its output: its lock, and the files that an interrupted
+/// run with the same options finished in it.
+struct WorkingDirectory {
+  std::unique_ptr<DirectoryLock> lock;
+  PackState state;
+};
 
-/// Removes what lies in `working` and is neither the state nor finished. Links are not followed.
-void remove_leftovers(const std::string& working, const PackState& state);
+/// Makes working_name(out), or takes over what an interrupted run left: of its files those stay
+/// that `is_reusable`, all else is removed, links not followed. `needed`: bytes that the run will
+/// write, those of an earlier one included. Errors: invalid_argument if no run of ours left it, it
+/// is `in`, or space is short; io_error.
+WorkingDirectory open_working(const std::string& in, const std::string& out,
+                              const std::string& options, std::uint64_t needed,
+                              const std::function<bool(const FinishedFile&)>& is_reusable);
 
 /// True if what `finished` says is still so: the source is the same and the file in `directory` is
 /// the one that was written (size, and of a packed file the header's checksum).

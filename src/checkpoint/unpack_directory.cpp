@@ -97,27 +97,13 @@ class DirectoryUnpacker {
 
  private:
   void prepare_working(std::uint64_t needed) {
-    const std::string options = unpack_options_text(in_, xxh3_text(manifest_text(manifest_)));
-    if (fs::symlink_status(working_).type() == fs::file_type::not_found) {
-      check_space(needed, free_bytes(fs::absolute(out_).parent_path().string()), out_);
-      fs::create_directory(working_);
-      lock_ = std::make_unique<DirectoryLock>(working_);
-    } else {
-      if (!fs::is_directory(fs::symlink_status(working_))) {
-        refuse(fmt::format("{} exists and is no interrupted run's: move it away", working_));
-      }
-      lock_ = std::make_unique<DirectoryLock>(working_);
-      state_ = take_over(working_, in_, options);
-      std::erase_if(state_.files, [&](const auto& entry) {
-        return !is_finished(entry.second, facts_of(entry.first), working_);
-      });
-      remove_leftovers(working_, state_);
-      std::uint64_t there = 0;
-      for (const auto& [name, file] : state_.files) there += file.record.bytes;
-      check_space(needed - std::min(there, needed), free_bytes(working_), out_);
-    }
-    state_.options = options;
-    write_state(working_, state_);
+    WorkingDirectory opened =
+        open_working(in_, out_, unpack_options_text(in_, xxh3_text(manifest_text(manifest_))),
+                     needed, [&](const FinishedFile& file) {
+                       return is_finished(file, facts_of(file.record.name), working_);
+                     });
+    lock_ = std::move(opened.lock);
+    state_ = std::move(opened.state);
     for (const std::string& name : manifest_.directories) {
       fs::create_directories(join(working_, name));
     }
