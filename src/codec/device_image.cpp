@@ -56,7 +56,9 @@ void write_head(const PackedMatrix& packed, std::size_t r, std::uint32_t more_be
   head.groups[0].entries[0].zero = more > 0 ? 1 : 0;
   head.more_begin = more_begin;
   head.more_end = more_begin + more;
-  std::memcpy(image + r * at.row_tile_bytes + at.head, &head, sizeof(head));
+  std::byte* const to = image + r * at.row_tile_bytes + at.head;
+  std::memcpy(to, &head, sizeof(head));
+  std::memset(to + sizeof(head), 0, at.row_tile_bytes - at.head - sizeof(head));
   if (more > 0) {
     std::memcpy(image + at.more + more_begin * sizeof(format::ExceptionGroup), extras + 1,
                 more * sizeof(format::ExceptionGroup));

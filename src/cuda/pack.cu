@@ -107,6 +107,10 @@ class Packer {
     write_split12_tiles<<<tile_ctas(), threads_per_cta, 0, stream_>>>(m_, layout.window_base, image,
                                                                       at.row_tile_bytes);
     check_launch("write_split12_tiles");
+    // Padding and the rest of the heads: no kernel reads them, but equal weights give equal images.
+    check(cudaMemset2DAsync(image + at.head, at.row_tile_bytes, 0, at.row_tile_bytes - at.head,
+                            m_.row_tiles, stream_),
+          "clearing the heads");
     const ImageGroups groups{image + at.head, at.row_tile_bytes,
                              reinterpret_cast<unsigned long long*>(image + at.more),
                              device_begins.as<std::uint32_t>()};

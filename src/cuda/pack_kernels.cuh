@@ -274,10 +274,6 @@ inline __global__ void __launch_bounds__(threads_per_cta)
     head->groups[0].entries[0].zero = end > begin ? 1 : 0;
     head->more_begin = begin;
     head->more_end = end;
-    // The rest of the head: no kernel reads it, but equal weights give equal images.
-    auto* const rest = reinterpret_cast<std::uint32_t*>(&head->more_end) + 1;
-    auto* const stop = reinterpret_cast<std::uint32_t*>(head + 1);
-    for (std::uint32_t* word = rest; word < stop; ++word) *word = 0;
   }
 }
 

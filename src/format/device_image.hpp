@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a packed matrix lies in the memory of a GPU (slimgemm/device_image.hpp):
 //
-//   split12   row_tiles times { k tiles | ExceptionHead }, then the groups that no head has room
-//   for raw       row_tiles times { k tiles }
+//   split12   row_tiles times { k tiles | ExceptionHead | padding }, then the groups that no head
+//             has room for
+//   raw       row_tiles times { k tiles }
 //
 // Host and device code both include it.
 #pragma once
@@ -39,13 +40,25 @@ constexpr std::int64_t groups_with_spare(std::int64_t needed, std::int64_t spare
   return (needed + spare + step - 1) / step * step;
 }
 
+/// From a row tile to the next, for so many bytes: aligned to 2048 bytes where that costs under
+/// 1 %, else to 256. A row tile that starts in the middle of 256 bytes makes layers with K = 4096 up
+/// to 6 % slower (docs/decisions/verify.md, 44).
+constexpr std::uint64_t row_tile_pitch(std::uint64_t bytes) {
+  constexpr std::uint64_t least = 256;
+  constexpr std::uint64_t best = 2048;
+  const std::uint64_t aligned = (bytes + best - 1) / best * best;
+  if ((aligned - bytes) * 100 < bytes) return aligned;
+  return (bytes + least - 1) / least * least;
+}
+
 /// Byte offsets of a device image.
 struct ImageOffsets {
   constexpr ImageOffsets(Encoding encoding, std::uint64_t n, std::uint64_t k)
       : row_tiles(tiles_along(n, tile_rows)),
         k_tiles(tiles_along(k, tile_k)),
         head(k_tiles * static_cast<std::uint64_t>(tile_bytes(encoding))),
-        row_tile_bytes(head + (encoding == Encoding::split12 ? sizeof(ExceptionHead) : 0)),
+        row_tile_bytes(
+            row_tile_pitch(head + (encoding == Encoding::split12 ? sizeof(ExceptionHead) : 0))),
         more(row_tiles * row_tile_bytes) {}
 
   std::uint64_t row_tiles;
