@@ -6,8 +6,8 @@
     pack_and_serve.py MODEL PACKED --engine vllm
     pack_and_serve.py                              # a tiny model in a temporary directory
 
-Needs the `slimgemm` command (--command) to pack; without it transformers saves the packed
-directory, which then has no checksums for `slimgemm verify`.
+Packs with the `slimgemm` command (--command); without it transformers saves the packed directory,
+and `seal` adds what `slimgemm verify` checks.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from tiny_model import make_tiny_model
 from transformers import AutoModelForCausalLM
 
 import slimgemm.transformers  # from_pretrained now reads packed directories
+from slimgemm.seal import seal
 
 PROMPT = list(range(5, 15))
 
@@ -31,6 +32,7 @@ def pack(command, plain, packed):
         return
     model = AutoModelForCausalLM.from_pretrained(plain)
     slimgemm.transformers.pack(model, progress=False).save_pretrained(packed)
+    seal(packed)
 
 
 def serve_with_transformers(packed):

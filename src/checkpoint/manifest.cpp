@@ -164,7 +164,10 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
 Manifest read_manifest(const std::string& directory) {
   const std::string path = (fs::path(directory) / manifest_name).string();
   if (!fs::exists(path)) {
-    corrupt(directory, fmt::format("it is not a packed directory: it has no {}", manifest_name));
+    corrupt(directory,
+            fmt::format("it is not a packed directory: it has no {}. Where a Python program saved "
+                        "it, `python -m slimgemm.seal DIRECTORY` writes one",
+                        manifest_name));
   }
   return parse_manifest(read_text(path, manifest_bytes_max), path);
 }

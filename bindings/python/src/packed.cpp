@@ -10,6 +10,11 @@
 #include <cstring>
 #include <span>
 
+#if SLIMGEMM_HAVE_XXHASH
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#endif
+
 namespace slimgemm::python {
 namespace {
 
@@ -141,6 +146,18 @@ nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<1>> torch_bytes(nb::handle self)
   return {data, 1, shape, self};
 }
 
+std::uint64_t xxh3(const Bytes& bytes) {
+#if SLIMGEMM_HAVE_XXHASH
+  const nb::gil_scoped_release release;
+  return XXH3_64bits(bytes.data(), bytes.size());
+#else
+  static_cast<void>(bytes);
+  throw Error(ErrorCode::unsupported,
+              "this build of slimgemm has no checksums: build it where xxhash.h is installed "
+              "(libxxhash-dev)");
+#endif
+}
+
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const auto bytes = nb::cast<const Packed&>(nb::handle(self)).matrix().bytes();
   auto* data = const_cast<std::byte*>(bytes.data());
@@ -210,6 +227,7 @@ void bind_packed(nb::module_& module) {
   module.def("pack_cuda", &pack_on_cuda, nb::arg("weight"), nb::arg("n"), nb::arg("k"),
              nb::arg("max_exception_rate"), nb::arg("stream"));
   module.def("torch_bytes", &torch_bytes, nb::arg("packed"));
+  module.def("xxh3", &xxh3, nb::arg("data"));
 }
 
 }  // namespace slimgemm::python

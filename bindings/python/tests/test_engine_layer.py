@@ -92,6 +92,15 @@ def linear(x, weight, bias=None):
     return nn.functional.linear(x.to(device), weight.to(device), bias).cpu()
 
 
+def check_batch_invariance(function, columns):
+    """Every row has the same bits whatever the number of rows, 1 to 64, and wherever it stands."""
+    x = torch.randn(64, columns, generator=torch.Generator().manual_seed(2), device="cpu")
+    x = x.bfloat16()
+    whole = function(x)
+    for m in range(1, 65):
+        assert torch.equal(function(x[64 - m:]), whole[64 - m:]), m
+
+
 @pytest.fixture
 def decoded(monkeypatch):
     """Counts decoded matrices."""
@@ -107,12 +116,29 @@ def test_batch_invariance():
     layer = Merged([512, 1024], 1, 4, options=options).load(stored(draw(512)),
                                                             stored(draw(1024, seed=1)))
     assert layer.slimgemm.linear.batch_invariant
-    x = torch.randn(9, K, generator=torch.Generator().manual_seed(2)).bfloat16()
-    whole = run(layer, x, None)
-    for m in range(1, 9):
-        assert torch.equal(run(layer, x[:m], None), whole[:m])
+    check_batch_invariance(lambda x: run(layer, x, None), K)
     with pytest.raises(ValueError, match="exclude each other"):
         settings.Settings.from_config({"batch_invariant": True, "exact": True})
+
+
+def test_batch_invariance_of_what_stays_plain_otherwise():
+    """A matrix that packing makes larger is packed; FP32 input is refused, not multiplied."""
+    options = settings.Settings(batch_invariant=True)
+    small = Merged([8], options=options).load(draw(8))
+    check_batch_invariance(lambda x: run(small, x, None), K)
+    router = Merged([64], options=options, name="model.layers.0.mlp.gate").load(draw(64))
+    check_batch_invariance(lambda x: run(router, x, None), K)
+    with pytest.raises(NotImplementedError, match="mlp.gate is given torch.float32"):
+        run(router, torch.zeros(1, K, device="cpu"), None)
+
+
+def test_switch_of_an_engine():
+    plain = settings.Settings(exclude=["a"])
+    assert plain.under_switch("X=1", False) is plain
+    assert plain.under_switch("X=1", True) == settings.Settings(exclude=["a"],
+                                                                batch_invariant=True)
+    with pytest.raises(ValueError, match="X=1 and exact"):
+        settings.Settings(exact=True).under_switch("X=1", True)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])

@@ -150,7 +150,25 @@ def test_refused_options():
     for name, value in (("load_format", "gguf"), ("cpu_offload_gb", 8), ("dtype", "half")):
         with pytest.raises(ValueError, match=f"{name}={value}"):
             sglang_layers.refuse_unsupported(Names(**{name: value}))
-    deterministic = Names(enable_deterministic_inference=True)
-    with pytest.raises(ValueError, match="batch_invariant"):
-        sglang_layers.refuse_unsupported(deterministic)
-    sglang_layers.refuse_unsupported(deterministic, settings.Settings(batch_invariant=True))
+
+
+def test_switch_for_batch_invariance():
+    from types import SimpleNamespace as Names
+    args = Names(enable_deterministic_inference=True)
+    assert not sglang_layers.under_switch(settings.Settings(), Names()).batch_invariant
+    assert sglang_layers.under_switch(settings.Settings(), args).batch_invariant
+    with pytest.raises(ValueError, match="enable_deterministic_inference and exact"):
+        sglang_layers.under_switch(settings.Settings(exact=True), args)
+
+
+def test_batch_invariance(rank):
+    """A row through the method of a merged layer: the same bits beside 0 to 63 others."""
+    options = settings.Settings(batch_invariant=True)
+    layer = linear_layers.MergedColumnParallelLinear(
+        K, [512, 512], bias=False, quant_config=sglang_layers.SlimgemmConfig(options),
+        prefix="model.layers.0.mlp.gate_up_proj")
+    load(layer, weights((512, K), (512, K)), True, (0, 1))
+    (x,) = weights((64, K))
+    whole = layer.quant_method.apply(layer, x)
+    for m in range(1, 65):
+        assert torch.equal(layer.quant_method.apply(layer, x[64 - m:]), whole[64 - m:]), m

@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers", minversion="5.0")
 import tiny_models  # noqa: E402
 
 import slimgemm.transformers as slim  # noqa: E402
+from slimgemm.seal import seal  # noqa: E402
 from slimgemm.torch import PackedLinear  # noqa: E402
 
 IDS = torch.arange(5, 29).reshape(2, 12)
@@ -74,12 +75,47 @@ def test_save_and_load_again(directories, tmp_path, kind):
     assert torch.equal(again(IDS).logits, packed(IDS).logits)
 
 
-def test_what_transformers_saves_is_no_packed_checkpoint_to_verify(directories, tmp_path):
-    """It has no manifest and no checksums of the original; the command says so."""
-    load(directories("qwen3")[1]).save_pretrained(tmp_path / "saved")
-    for command in (["verify", tmp_path / "saved"], ["unpack", tmp_path / "saved", tmp_path / "x"]):
+@pytest.mark.parametrize("kind, shard", [("qwen3", "1MB"), ("llama-tied", "1GB"),
+                                         ("llama-bias", "1MB")])
+def test_sealed_directory_verifies_and_unpacks(directories, tmp_path, kind, shard):
+    """Packed, loaded, saved, sealed: every byte is sound, and the plain model comes back."""
+    plain_path, packed_path = directories(kind)
+    saved, unpacked = tmp_path / "saved", tmp_path / "unpacked"
+    load(packed_path).save_pretrained(saved, max_shard_size=shard)
+    (saved / "tokenizer").mkdir()
+    (saved / "tokenizer" / "vocabulary.txt").write_text("a b c")
+    for command in (["verify", saved], ["unpack", saved, unpacked]):
         done = tiny_models.run_command(*command)
-        assert done.returncode != 0 and "slimgemm.json" in done.stderr + done.stdout
+        assert done.returncode != 0 and "slimgemm.seal" in done.stderr + done.stdout
+    for _ in range(2):  # sealing twice changes nothing
+        seal(saved)
+        done = tiny_models.run_command("verify", saved)
+        assert done.returncode == 0, done.stdout
+    check_same_bits(load(saved), load(plain_path))
+    assert packed_layers(load(saved)) == packed_layers(load(packed_path))
+    assert tiny_models.run_command("unpack", saved, unpacked).returncode == 0
+    plain = load(unpacked)
+    assert packed_layers(plain) == 0
+    check_same_bits(plain, load(plain_path))
+    (saved / "tokenizer" / "vocabulary.txt").write_text("a b d")
+    assert tiny_models.run_command("verify", saved).returncode == 1
+
+
+def test_seal_refuses_what_it_cannot_vouch_for(directories, tmp_path):
+    from safetensors.torch import load_file, save_file
+    plain_path, packed_path = directories("qwen3")
+    with pytest.raises(ValueError, match="no config.json"):
+        seal(tmp_path)
+    with pytest.raises(ValueError, match="quant_method None.*slimgemm pack"):
+        seal(plain_path)
+    load(packed_path).save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    tensors["model.layers.0.mlp.up_proj.weight_packed"][3000] ^= 1
+    save_file(tensors, path, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"up_proj\.weight_packed: .*checksum"):
+        seal(tmp_path)
+    assert not (tmp_path / "slimgemm.json").exists()
 
 
 def test_dequantized_model_packs_to_a_directory_that_verifies(directories, tmp_path):

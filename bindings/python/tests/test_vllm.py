@@ -3,6 +3,7 @@
 
 import gc
 import os
+import shutil
 
 import pytest
 
@@ -147,6 +148,54 @@ def test_compiled(directories, plain_outputs):
         assert close(engine.generate(), plain_outputs("qwen3"))
 
 
+def options(**changes):
+    """The engine's arguments for a packed directory with these options of the method."""
+    return {"hf_overrides": {"quantization_config": {
+        "quant_method": "slimgemm", "format": "1", "bits": 12, "packed_suffix": "_packed",
+        **changes}}}
+
+
+def test_batch_invariance(directories):
+    """A row through the methods of vLLM's layers: the same bits beside 0 to 63 others."""
+    _, packed = directories("llama-bias")
+    with Engine(packed, **options(batch_invariant=True)) as engine:
+        block = engine.model().model.layers[0]
+        for layer in (block.self_attn.qkv_proj, block.self_attn.o_proj, block.mlp.gate_up_proj,
+                      block.mlp.down_proj, engine.model().lm_head):
+            k = layer.slimgemm.k
+            x = torch.randn(64, k, generator=torch.Generator().manual_seed(2)).bfloat16()
+            bias = getattr(layer, "bias", None)
+            whole = layer.quant_method.apply(layer, x, bias)
+            for m in range(1, 65):
+                assert torch.equal(layer.quant_method.apply(layer, x[64 - m:], bias),
+                                   whole[64 - m:]), (layer, m)
+
+
+def test_options_are_in_the_key_of_compiled_code(directories, tmp_path):
+    """What changes the traced code changes the hash under which vLLM keeps compiled code."""
+    from vllm.engine.arg_utils import EngineArgs
+    plain, packed = directories("qwen3")
+
+    def key(path, **arguments):
+        arguments = EngineArgs(path, skip_tokenizer_init=True, dtype="bfloat16", max_model_len=128,
+                               **arguments)
+        return arguments.create_engine_config().compute_hash()
+
+    changes = [{}, {"exact": True}, {"batch_invariant": True}, {"exclude": ["*.down_proj"]}]
+    keys = [key(packed, **options(**change)) for change in changes]
+    assert len(set(keys)) == len(changes)
+    assert key(packed, **options()) == keys[0]
+    # The same directory, packed with other tensors.
+    moved = tmp_path / "model"
+    found = []
+    for arguments in ([], ["--exclude", "*down_proj*"]):
+        tiny_models.pack_directory(plain, moved, *arguments)
+        found.append(key(str(moved)))
+        shutil.rmtree(moved)
+    if tiny_models.command():
+        assert found[0] != found[1]
+
+
 def test_router_of_a_mixture_runs_in_fp32(directories, plain_outputs, tmp_path):
     plain, _ = directories("qwen3-moe")
     packed = tiny_models.pack_directory(plain, tmp_path / "packed", "--exclude", "*experts*")
@@ -206,10 +255,9 @@ def test_lora(directories, tmp_path):
     assert not close(with_adapter, without)
 
 
-def test_refused_options(monkeypatch):
+def test_refused_options():
     from types import SimpleNamespace as Names
 
-    from slimgemm.integrations import settings
     from slimgemm.integrations.vllm_layers import refuse_unsupported
     load, cache = Names(load_format="auto"), Names(cpu_offload_gb=0)
     model = Names(enable_sleep_mode=False)
@@ -220,10 +268,16 @@ def test_refused_options(monkeypatch):
                          ({"model_config": Names(enable_sleep_mode=True)}, "enable_sleep_mode")):
         with pytest.raises(ValueError, match=word):
             refuse_unsupported(Names(**{**vars(fine), **change}))
+
+
+def test_switch_for_batch_invariance(monkeypatch):
+    from slimgemm.integrations import settings
+    from slimgemm.integrations.vllm_layers import under_switch
+    assert not under_switch(settings.Settings()).batch_invariant
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
-    with pytest.raises(ValueError, match="VLLM_BATCH_INVARIANT"):
-        refuse_unsupported(fine)
-    refuse_unsupported(fine, settings.Settings(batch_invariant=True))
+    assert under_switch(settings.Settings()).batch_invariant
+    with pytest.raises(ValueError, match="VLLM_BATCH_INVARIANT=1 and exact"):
+        under_switch(settings.Settings(exact=True))
 
 
 def test_half_precision_is_refused(directories):

@@ -26,8 +26,8 @@ class LayerWeights:
 
     n, k: rows and columns on this rank. dtype: bfloat16 or float32. device: where it runs.
     engine_loader: the layer's own weight loader, called with stand-ins (collect.py).
-    exact: decode and multiply with the engine's dense matrix product.
-    batch_invariant: of PackedLinear.
+    exact: decode and multiply with PyTorch's dense matrix product.
+    batch_invariant: of PackedLinear; matrices that packing makes larger are packed as well.
     pack: False leaves weights that arrive unpacked as they are.
     """
 
@@ -38,7 +38,7 @@ class LayerWeights:
         self.engine_loader = engine_loader
         self.device, self.exact = torch.device(device), exact
         self.batch_invariant = batch_invariant
-        self.pack = pack and shrinks(n, k, dtype)
+        self.pack = pack and (batch_invariant or shrinks(n, k, dtype))
         self.linear = None  # a slim.PackedLinear
         self.weight = None  # or the plain matrix, where packing brings nothing
 
@@ -116,10 +116,16 @@ class LayerWeights:
         return self.weight if self.linear is None else self.linear.weight
 
     def apply(self, x, bias, out_dtype=None):
-        """x @ W.T + bias in the layer's dtype, or `out_dtype`."""
+        """x @ W.T + bias in the layer's dtype, or `out_dtype`.
+
+        NotImplementedError for a batch-invariant layer that is given FP32."""
         if self.linear is None:
             return F.linear(x, self.weight, bias)
         if x.dtype != torch.bfloat16:  # an FP32 router that is given FP32: no bit of x may be lost
+            if self.batch_invariant:
+                raise NotImplementedError(
+                    f"{self.name} is given {x.dtype}, which PyTorch multiplies in an order that "
+                    "depends on the batch: run the model without batch_invariant")
             out = F.linear(x, self.dense().to(x.dtype), bias)
         else:
             out = self.linear(x)

@@ -3,10 +3,12 @@
 
 import dataclasses
 import fnmatch
+import hashlib
 import json
 import pathlib
 import struct
 
+import slimgemm
 from slimgemm import shards
 
 METHOD = "slimgemm"
@@ -24,7 +26,9 @@ class Settings:
     """exact: decode each layer and multiply with the engine's dense product; the logits are then
     those of the unpacked model, and no time is saved.
     exclude: globs on layer names; weights of these that arrive unpacked stay so.
-    batch_invariant: packed layers give a row the same bits whatever the batch, and take longer."""
+    batch_invariant: packed layers give a row the same bits whatever the batch, and take longer;
+        layers that packing does not shrink are packed, too. Excluded ones and a tied output layer
+        stay PyTorch's."""
 
     exact: bool = False
     exclude: list = dataclasses.field(default_factory=list)
@@ -50,6 +54,16 @@ class Settings:
                              f"must be {SUFFIX!r}")
         return cls(bool(config.get("exact", False)), list(config.get("exclude", [])),
                    bool(config.get("batch_invariant", False)))
+
+    def under_switch(self, name, on):
+        """These settings, if an engine's own switch for batch invariance, `name`, is on or off.
+        ValueError if it is on and `exact` is set."""
+        if not on or self.batch_invariant:
+            return self
+        if self.exact:
+            raise ValueError(f"slimgemm does not work with {name} and exact: exact calls PyTorch's "
+                             "product, whose sums may depend on the batch; leave one of them out")
+        return dataclasses.replace(self, batch_invariant=True)
 
     def excludes(self, name):
         return any(fnmatch.fnmatchcase(name, glob) for glob in self.exclude)
@@ -99,6 +113,13 @@ def packed_tensors(files):
                     dtype = "F32" if matrix.dtype == "float32" else "BF16"
                 found[name] = PackedTensor(name, stored, str(path), shape, dtype, end - begin)
     return found
+
+
+def cache_key(files):
+    """What compiled code depends on beside an engine's options: this package's version, and which
+    tensors of the checkpoint are packed."""
+    names = "\n".join(sorted(packed_tensors(files)))
+    return f"{slimgemm.__version__}-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
 
 
 def refuse_experts(files):

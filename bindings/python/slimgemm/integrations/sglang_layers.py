@@ -20,19 +20,18 @@ _REFUSED = (
 )
 
 
-_DETERMINISTIC = (
-    "enable_deterministic_inference", (False, None),
-    'the bits of a row may depend on how many rows there are; set "batch_invariant": true in the '
-    "quantization_config")
-
-
-def refuse_unsupported(args, options=settings.Settings()):
-    """ValueError naming the first of these server arguments that packed layers with these settings
-    cannot serve."""
-    for name, fine, reason in _REFUSED + (() if options.batch_invariant else (_DETERMINISTIC,)):
+def refuse_unsupported(args):
+    """ValueError naming the first of these server arguments that packed layers cannot serve."""
+    for name, fine, reason in _REFUSED:
         value = getattr(args, name, fine[0])
         if value not in fine:
             raise ValueError(f"slimgemm in SGLang does not work with {name}={value}: {reason}")
+
+
+def under_switch(options, args):
+    """settings.Settings with batch_invariant, if SGLang's own switch is on."""
+    return options.under_switch("enable_deterministic_inference",
+                                getattr(args, "enable_deterministic_inference", False))
 
 
 def _server_args():
@@ -55,7 +54,8 @@ class SlimgemmConfig(PackedConfig, QuantizationConfig):
     def _check(self):
         args = None if self._checked else _server_args()
         if args is not None:
-            refuse_unsupported(args, self.settings)
+            refuse_unsupported(args)
+            self.settings = under_switch(self.settings, args)
             settings.refuse_experts(settings.checkpoint_files(args.model_path))
             self._checked = True
         return args

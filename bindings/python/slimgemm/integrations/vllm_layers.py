@@ -19,9 +19,8 @@ def _refuse(option, reason):
     raise ValueError(f"slimgemm in vLLM does not work with {option}: {reason}")
 
 
-def refuse_unsupported(config, options=settings.Settings()):
-    """ValueError naming the first option of this VllmConfig that packed layers with these settings
-    cannot serve."""
+def refuse_unsupported(config):
+    """ValueError naming the first option of this VllmConfig that packed layers cannot serve."""
     load_format = str(getattr(config.load_config, "load_format", "auto"))
     if load_format in _LOAD_FORMATS:
         _refuse(f"load_format={load_format}", "it does not hand a checkpoint's tensors to layers")
@@ -36,23 +35,31 @@ def refuse_unsupported(config, options=settings.Settings()):
     if prefetch:
         _refuse(f"offload_group_size={prefetch}",
                 "packed weights are no parameters that it could move")
-    invariant = os.environ.get("VLLM_BATCH_INVARIANT", "0") not in ("", "0")
-    if invariant and not options.batch_invariant:
-        _refuse("VLLM_BATCH_INVARIANT=1", "the bits of a row may depend on how many rows there "
-                'are; set "batch_invariant": true in the quantization_config')
     if getattr(config.model_config, "enable_sleep_mode", False):
         _refuse("enable_sleep_mode", "waking up would need the packed weights to be rebuilt")
+
+
+def under_switch(options):
+    """settings.Settings with batch_invariant, if vLLM's own switch is on."""
+    on = os.environ.get("VLLM_BATCH_INVARIANT", "0") not in ("", "0")
+    return options.under_switch("VLLM_BATCH_INVARIANT=1", on)
 
 
 class SlimgemmConfig(PackedConfig, QuantizationConfig):
     """`quantization="slimgemm"`: layers packed while they load, or read from a packed directory."""
 
     def maybe_update_config(self, model_name, hf_config=None, revision=None):
-        settings.refuse_experts(settings.checkpoint_files(model_name))
+        files = settings.checkpoint_files(model_name)
+        settings.refuse_experts(files)
+        if hf_config is not None:
+            # vLLM's key for compiled code has all of the model's configuration in it, the
+            # quantization_config included, and no place for a plug-in.
+            hf_config.slimgemm_cache_key = settings.cache_key(files)
 
     def get_quant_method(self, layer, prefix):
         if not self._checked:
-            refuse_unsupported(get_current_vllm_config(), self.settings)
+            refuse_unsupported(get_current_vllm_config())
+            self.settings = under_switch(self.settings)
             self._checked = True
         if isinstance(layer, (LinearBase, ParallelLMHead)):
             return SlimgemmLinearMethod(self.settings, prefix)
