@@ -24,6 +24,7 @@ KINDS = {
     "llama-bias": ("LlamaConfig", {"attention_bias": True, "mlp_bias": True}),
     "qwen3-moe": ("Qwen3MoeConfig", {"num_experts": 32, "num_experts_per_tok": 2,
                                      "moe_intermediate_size": 128}),
+    "mixtral": ("MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 2}),
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pack_model: the linear layers of a model, replaced one by one."""
+"""pack_model: the linear layers of a model, and the experts of mixtures, replaced one by one."""
 
 import fnmatch
 import sys
@@ -7,11 +7,12 @@ import sys
 import torch
 from torch import nn
 
+from ._experts import NAMES, PackedExperts, is_stacked_experts
 from ._layer import PackedLinear
 
 
 def pack_model(model, include=None, exclude=None, fraction=1.0, exact=False, progress=True, *,
-               programmatic_launch=False, batch_invariant=False):
+               programmatic_launch=False, batch_invariant=False, experts=False):
     """Replaces the BF16 nn.Linear layers of a model by PackedLinear, in place; returns the model.
 
     include: names of modules, as in model.named_modules(), with the wildcards of fnmatch
@@ -24,21 +25,31 @@ def pack_model(model, include=None, exclude=None, fraction=1.0, exact=False, pro
     exact: of PackedLinear: bit-identical results, slower.
     progress: a line on stderr; or a function that is called with (layers done, layers, name).
     programmatic_launch, batch_invariant: of PackedLinear.
+    experts: also pack the experts of mixtures that transformers holds as stacks (Qwen3-MoE, Mixtral
+        and others of their form), as PackedExperts: less memory, more time for many tokens. True,
+        or the names of an expert's gate, up and down in a state_dict.
 
     Layers are packed on the device where they are, one after the other, and each dense weight is
     let go at once: memory never exceeds that of the model and one packed layer (while nothing else
     holds the dense weights).
-    Raises ValueError if fraction is not within 0 to 1 or a name in include fits no linear layer.
+    Raises ValueError if fraction is not within 0 to 1, a name in include fits no linear layer, or
+    experts is set and the model has none of that form.
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction is {fraction}: it must be within 0 to 1")
-    names = _chosen(model, _names(include), _names(exclude) or [], fraction)
+    options = {"exact": exact, "programmatic_launch": programmatic_launch,
+               "batch_invariant": batch_invariant}
+    names = _chosen(model, _names(include), _names(exclude) or [], fraction, experts)
     report = progress if callable(progress) else _print_progress if progress else None
     for done, same in enumerate(names, 1):
         parent, attribute = _parent(model, same[0])
-        packed = PackedLinear.from_linear(getattr(parent, attribute), exact=exact,
-                                          programmatic_launch=programmatic_launch,
-                                          batch_invariant=batch_invariant)
+        plain = getattr(parent, attribute)
+        if isinstance(plain, nn.Linear):
+            packed = PackedLinear.from_linear(plain, **options)
+        else:
+            packed = PackedExperts.from_stacks(plain, NAMES if experts is True else experts,
+                                               **options)
+        del plain
         packed.train(model.training)
         for name in same:
             setattr(*_parent(model, name), packed)
@@ -69,30 +80,40 @@ def _users(model):
     return users
 
 
+def _weight_bytes(module):
+    return sum(p.nbytes for p in module.parameters(recurse=False) if p.dim() > 1)
+
+
 def _may_pack(name, module, include, users):
     """Whether a linear layer is packed, by what it is and how it was asked for."""
     if include is not None and name in include:
         return True
-    plain = type(module) is nn.Linear and module.weight.dtype is torch.bfloat16
-    plain = plain and users[id(module.weight)] == 1
+    plain = (not isinstance(module, nn.Linear) or type(module) is nn.Linear
+             and module.weight.dtype is torch.bfloat16 and users[id(module.weight)] == 1)
     return plain and (include is None or _matches(name, include))
 
 
-def _chosen(model, include, exclude, fraction):
+def _chosen(model, include, exclude, fraction, experts):
     """Lists of names: those of one list are one layer."""
     users = _users(model)
-    layers = {}  # id of the module: (bytes of its weight, names)
-    linears = []
+    layers = {}  # id of the module: (bytes of its weights, names)
+    candidates = []
+    mixtures = 0
     for name, module in model.named_modules(remove_duplicate=False):
-        if not isinstance(module, nn.Linear) or not name:
+        mixture = bool(experts) and is_stacked_experts(module)
+        if not (isinstance(module, nn.Linear) or mixture) or not name:
             continue
-        linears.append(name)
+        mixtures += mixture
+        candidates.append(name)
         if not _matches(name, exclude) and _may_pack(name, module, include, users):
-            entry = layers.setdefault(id(module), (module.weight.nbytes, []))
+            entry = layers.setdefault(id(module), (_weight_bytes(module), []))
             entry[1].append(name)
     for pattern in include or []:
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in linears):
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in candidates):
             raise ValueError(f"include has {pattern!r}: no linear layer of the model fits it")
+    if experts and not mixtures:
+        raise ValueError(f"experts={experts!r}: the model has no experts in stacks of BF16 "
+                         "gate_up_proj and down_proj without biases, which are what can be packed")
     wanted = fraction * sum(size for size, _ in layers.values())
     chosen = []
     for size, names in sorted(layers.values(), key=lambda entry: -entry[0]):
