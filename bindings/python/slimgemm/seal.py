@@ -36,8 +36,8 @@ def seal(directory):
 
     directory: of a packed model, complete: a file that is added later, such as a tokenizer's, has
         to be sealed again. Its safetensors files are written anew, one at a time, each beside the
-        old one and then in its place. Every packed matrix is checked on the way; plain tensors have
-        nothing by which they could be.
+        old one and then in its place. Every packed matrix is checked on the way; plain tensors
+        have nothing by which they could be.
 
     ValueError if it is no packed model's directory, or a packed matrix in it is damaged;
     NotImplementedError in a build without checksums.

@@ -148,6 +148,32 @@ def test_compiled(directories, plain_outputs):
         assert close(engine.generate(), plain_outputs("qwen3"))
 
 
+def test_compiled_code_from_the_cache(directories, monkeypatch, tmp_path):
+    """Compiled code that was saved for layers that are gone runs with those of a new engine."""
+    if not hasattr(torch.compiler, "load_compiled_function"):
+        pytest.skip("this PyTorch cannot load compiled code")
+    loaded, load = [], torch.compiler.load_compiled_function
+
+    def load_and_note(*arguments, **more):
+        function = load(*arguments, **more)
+        compiled = function._artifacts.compiled_fn
+        if not hasattr(compiled, "finalize_loading"):  # as on CPUs, where vLLM does without a cache
+            compiled.finalize_loading = lambda config: None
+        loaded.append(function)
+        return function
+
+    monkeypatch.setattr(torch.compiler, "load_compiled_function", load_and_note)
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path))
+    _, packed = directories("qwen3")
+    outputs = []
+    for _ in range(2):
+        with Engine(packed, enforce_eager=False) as engine:
+            outputs.append(engine.generate())
+    if not loaded:
+        pytest.skip("this vLLM saves no compiled code here")
+    assert torch.equal(*outputs)
+
+
 def options(**changes):
     """The engine's arguments for a packed directory with these options of the method."""
     return {"hf_overrides": {"quantization_config": {

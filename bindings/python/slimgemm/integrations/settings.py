@@ -123,12 +123,12 @@ def cache_key(files):
 
 
 def refuse_experts(files):
-    """ValueError if experts of a mixture are packed: the engines hold them in tensors of their own
-    kind, and have no layer that reads packed ones."""
+    """ValueError if experts of a mixture are packed: the engines multiply all experts of a layer
+    with one kernel over a stack of plain weights (docs/serving.md)."""
     for name, tensor in packed_tensors(files).items():
         if len(tensor.shape) == 3 or ".experts." in name or not name.endswith(".weight"):
-            raise ValueError(f"{name} is packed, and the engine has no layer for packed experts: "
-                             "pack the model again with --exclude '*experts*'")
+            raise ValueError(f"{name} is packed, and the engine's kernels for experts read plain "
+                             "weights alone: pack the model again with --exclude '*experts*'")
 
 
 def checkpoint_files(directory):

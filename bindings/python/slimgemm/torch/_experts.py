@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PackedExperts: the experts of a mixture, as packed layers that are called one expert at a time."""
+"""PackedExperts: the experts of a mixture as packed layers, called one expert at a time."""
 
 import copy
 
@@ -33,8 +33,7 @@ class PackedExperts(nn.ModuleList):
     A call runs the experts that tokens were sent to, one after the other, and those alone: that
     saves the memory of packed weights, and the reading of the experts that nobody asked for. It
     waits for the GPU once (which experts these are), and launches kernels per expert; so it cannot
-    be captured by a CUDA graph, and for many tokens transformers' grouped products over plain
-    weights are faster. `exact=True` makes the products of transformers' `experts_implementation`
+    be captured by a CUDA graph, and costs time where many experts are hit. `exact=True` makes the products of transformers' `experts_implementation`
     "eager", bit for bit.
     """
 
