@@ -45,8 +45,8 @@ def seal(directory):
     directory = pathlib.Path(directory)
     config_path = directory / "config.json"
     if not config_path.is_file():
-        raise ValueError(f"{directory} has no config.json: seal takes the directory of a model that "
-                         "save_pretrained wrote")
+        raise ValueError(f"{directory} has no config.json: seal takes the directory of a model "
+                         "that save_pretrained wrote")
     config = json.loads(config_path.read_text("utf-8"))
     method = (config.pop("quantization_config", None) or {}).get("quant_method")
     if method != METHOD:

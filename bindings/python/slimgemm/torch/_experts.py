@@ -33,8 +33,8 @@ class PackedExperts(nn.ModuleList):
     A call runs the experts that tokens were sent to, one after the other, and those alone: that
     saves the memory of packed weights, and the reading of the experts that nobody asked for. It
     waits for the GPU once (which experts these are), and launches kernels per expert; so it cannot
-    be captured by a CUDA graph, and costs time where many experts are hit. `exact=True` makes the products of transformers' `experts_implementation`
-    "eager", bit for bit.
+    be captured by a CUDA graph, and costs time where many experts are hit. `exact=True` makes the
+    products of transformers' `experts_implementation` "eager", bit for bit.
     """
 
     def __init__(self, plain, names=NAMES):
