@@ -51,7 +51,7 @@ class SlimgemmConfig(QuantizationConfigMixin):
         self.batch_invariant, self.experts = found.batch_invariant, experts
 
     def layer_options(self):
-        """Those of PackedLinear."""
+        """Those of slimgemm.torch.PackedLinear."""
         return {"exact": self.exact, "batch_invariant": self.batch_invariant}
 
     def to_dict(self):
@@ -67,12 +67,14 @@ class SlimgemmConfig(QuantizationConfigMixin):
 
 
 class _PendingLinear(nn.Module):
-    """Stands where a packed layer will be, with the tensors that its checkpoint has."""
+    """Stands where a packed layer will be, with the tensors that its checkpoint has. linear: the
+    layer that was there; None for a part of an expert."""
 
     def __init__(self, tensor, linear=None):
         super().__init__()
-        if linear is not None:
-            self.in_features, self.out_features = linear.in_features, linear.out_features
+        if linear is not None and tensor.shape != (linear.out_features, linear.in_features):
+            raise ValueError(f"{tensor.name}: the checkpoint has {tensor.shape} weights, the model "
+                             f"{(linear.out_features, linear.in_features)}")
         self.register_buffer(_PENDING, torch.empty(tensor.bytes, dtype=torch.uint8, device="meta"))
         self.bias = None if linear is None else linear.bias
 

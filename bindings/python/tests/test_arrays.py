@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions on arrays in host memory: NumPy alone."""
 
+import ast
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -197,3 +199,18 @@ def test_import_needs_no_torch():
                             cwd=package.parent, check=True)
     assert result.stdout.strip() == slimgemm.__version__
     assert (package / "py.typed").exists()
+
+
+def test_stub_is_that_of_the_module():
+    """_core.pyi names what _core has, with the arguments that its functions take."""
+    stub = pathlib.Path(slimgemm.__file__).parent / "_core.pyi"
+    found = {node.name: node for node in ast.parse(stub.read_text("utf-8")).body
+             if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    assert set(found) == {name for name in dir(_core) if not name.startswith("_")}
+    for name, node in found.items():
+        if isinstance(node, ast.ClassDef):
+            members = {name for name in vars(getattr(_core, name)) if not name.startswith("_")}
+            assert members == {member.name for member in node.body}, name
+            continue
+        signature = getattr(_core, name).__nb_signature__[0][0]
+        assert re.findall(r"(\w+): ", signature) == [a.arg for a in node.args.args], name

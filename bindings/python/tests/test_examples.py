@@ -33,6 +33,7 @@ def test_pack_and_serve():
 
 
 def test_pack_and_serve_without_the_command():
+    tiny_models.require_checksums()
     assert "generated: [" in run("pack_and_serve.py", "--command", "")
 
 

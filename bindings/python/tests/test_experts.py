@@ -11,7 +11,6 @@ transformers = pytest.importorskip("transformers", minversion="5.0")
 import tiny_models  # noqa: E402
 
 import slimgemm.transformers as slim  # noqa: E402
-from slimgemm.seal import seal  # noqa: E402
 from slimgemm.torch import PackedExperts, pack_model  # noqa: E402
 
 IDS = torch.arange(5, 29).reshape(2, 12)
@@ -62,7 +61,7 @@ def test_packed_directory(plain_directory, tmp_path, kind, device):
     torch.testing.assert_close(logits, plain(ids).logits, rtol=0, atol=0.2)
     assert packed.generate(ids, max_new_tokens=3, do_sample=False).shape == (2, 15)
     packed.save_pretrained(tmp_path / "saved", max_shard_size="1MB")
-    seal(tmp_path / "saved")
+    tiny_models.seal(tmp_path / "saved")
     done = tiny_models.run_command("verify", tmp_path / "saved")
     assert done.returncode == 0, done.stdout
     assert torch.equal(load(tmp_path / "saved").to(device)(ids).logits, logits)

@@ -88,7 +88,7 @@ def test_sealed_directory_verifies_and_unpacks(directories, tmp_path, kind, shar
         done = tiny_models.run_command(*command)
         assert done.returncode != 0 and "slimgemm.seal" in done.stderr + done.stdout
     for _ in range(2):  # sealing twice changes nothing
-        seal(saved)
+        tiny_models.seal(saved)
         done = tiny_models.run_command("verify", saved)
         assert done.returncode == 0, done.stdout
     check_same_bits(load(saved), load(plain_path))
@@ -106,6 +106,7 @@ def test_seal_refuses_what_it_cannot_vouch_for(directories, tmp_path):
     plain_path, packed_path = directories("qwen3")
     with pytest.raises(ValueError, match="no config.json"):
         seal(tmp_path)
+    tiny_models.require_checksums()
     with pytest.raises(ValueError, match="quant_method None.*slimgemm pack"):
         seal(plain_path)
     load(packed_path).save_pretrained(tmp_path)
@@ -157,6 +158,24 @@ def test_exact_logits(directories, tmp_path):
     config["quantization_config"]["exact"] = True
     (copy / "config.json").write_text(json.dumps(config))
     assert torch.equal(load(copy)(IDS).logits, expected)
+
+
+def test_batch_invariance_reaches_every_layer(directories):
+    """Of a packed directory the option is in its configuration, of a plain one an argument."""
+    plain_path, packed_path = directories("llama-bias")
+    config = transformers.AutoConfig.from_pretrained(packed_path)
+    config.quantization_config["batch_invariant"] = True
+    arguments = slim.SlimgemmConfig(batch_invariant=True)
+    for model in (load(packed_path, config=config), load(plain_path, quantization_config=arguments),
+                  slim.pack(load(plain_path), batch_invariant=True, progress=False)):
+        layers = [module for module in model.modules() if isinstance(module, PackedLinear)]
+        assert len(layers) == 15 and all(layer.batch_invariant for layer in layers)
+        layer = model.model.layers[0].mlp.down_proj
+        x = torch.randn(64, layer.in_features).bfloat16()
+        whole = layer(x)
+        for m in range(1, 65):
+            assert torch.equal(layer(x[64 - m:]), whole[64 - m:]), m
+        assert model.config.quantization_config.to_dict()["batch_invariant"]
 
 
 def test_router_that_is_no_linear_layer_gets_its_plain_weight(directories, tmp_path):

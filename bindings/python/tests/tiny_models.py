@@ -64,6 +64,21 @@ def run_command(*arguments):
                           check=False)
 
 
+def require_checksums():
+    """Skips the test in a build without checksums, which cannot seal."""
+    from slimgemm import _core
+    try:
+        _core.xxh3(b"")
+    except NotImplementedError as error:
+        pytest.skip(str(error))
+
+
+def seal(directory):
+    from slimgemm.seal import seal as seal_directory
+    require_checksums()
+    seal_directory(directory)
+
+
 def pack_directory(plain, packed, *options):
     """Packs a directory with the command, or, where there is none, with transformers."""
     if command() is not None:

@@ -26,19 +26,18 @@ class LayerWeights:
 
     n, k: rows and columns on this rank. dtype: bfloat16 or float32. device: where it runs.
     engine_loader: the layer's own weight loader, called with stand-ins (collect.py).
-    exact: decode and multiply with PyTorch's dense matrix product.
-    batch_invariant: of PackedLinear; matrices that packing makes larger are packed as well.
-    pack: False leaves weights that arrive unpacked as they are.
+    options: settings.Settings. Weights that arrive unpacked stay so if they are excluded, or if
+    packing makes them larger and nobody asks for batch invariance.
     """
 
-    def __init__(self, name, n, k, dtype, device, engine_loader, *, exact=False, pack=True,
-                 batch_invariant=False):
+    def __init__(self, name, n, k, dtype, device, engine_loader, options):
         self.n, self.k, self.dtype = n, k, dtype
         self.collector = Collector(name, n, k, dtype)
         self.engine_loader = engine_loader
-        self.device, self.exact = torch.device(device), exact
-        self.batch_invariant = batch_invariant
-        self.pack = pack and (batch_invariant or shrinks(n, k, dtype))
+        self.device = torch.device(device)
+        self.batch_invariant = options.batch_invariant
+        self.options = options.layer_options()
+        self.pack = not options.excludes(name) and (self.batch_invariant or shrinks(n, k, dtype))
         self.linear = None  # a slim.PackedLinear
         self.weight = None  # or the plain matrix, where packing brings nothing
 
@@ -65,7 +64,8 @@ class LayerWeights:
         """Takes over what was collected: the first time as the weights, later as new ones."""
         packed = self.collector.packed_bytes() if self.linear is None else None
         if packed is not None:
-            self._start(slimgemm.Packed.from_bytes(packed.tobytes()))
+            self.linear = slim.PackedLinear.from_packed(
+                slimgemm.Packed.from_bytes(packed.tobytes()), None, self.device, **self.options)
         else:
             dense = self.collector.dense(self.device)
             any_packed = any(isinstance(p.source, Source) for p in self.collector.parts.values())
@@ -75,22 +75,10 @@ class LayerWeights:
             elif self.weight is not None:
                 self.weight.copy_(dense)
             elif self.pack or any_packed:
-                self._start(dense)
+                self.linear = slim.PackedLinear.from_weight(dense, **self.options)
             else:
                 self.weight = dense
         self.collector.clear()
-
-    def _start(self, weights):
-        if isinstance(weights, slimgemm.Packed):
-            self.linear = slim.PackedLinear.from_packed(weights, device=self.device,
-                                                        exact=self.exact,
-                                                        batch_invariant=self.batch_invariant)
-            return
-        n, k = weights.shape
-        plain = torch.nn.Linear(k, n, bias=False, device="meta", dtype=weights.dtype)
-        plain.weight = torch.nn.Parameter(weights, requires_grad=False)
-        self.linear = slim.PackedLinear.from_linear(plain, exact=self.exact, device=self.device,
-                                                    batch_invariant=self.batch_invariant)
 
     def fill_random(self):
         """Weights for a run without a checkpoint: normal, standard deviation 0.02."""
@@ -144,9 +132,7 @@ def attach(layer, name, sizes, dtype, engine_loader, options):
     checkpoint has; their loaders hand it to the LayerWeights.
     """
     kept = torch.float32 if is_router(name) else dtype
-    weights = LayerWeights(name, *sizes, kept, torch.empty(0).device, engine_loader,
-                           exact=options.exact, pack=not options.excludes(name),
-                           batch_invariant=options.batch_invariant)
+    weights = LayerWeights(name, *sizes, kept, torch.empty(0).device, engine_loader, options)
     layer.slimgemm = weights
     layer.slimgemm_dtype = dtype
     for attribute, packed in (("weight", False), (PACKED, True)):

@@ -55,6 +55,10 @@ class Settings:
         return cls(bool(config.get("exact", False)), list(config.get("exclude", [])),
                    bool(config.get("batch_invariant", False)))
 
+    def layer_options(self):
+        """Those of slimgemm.torch.PackedLinear."""
+        return {"exact": self.exact, "batch_invariant": self.batch_invariant}
+
     def under_switch(self, name, on):
         """These settings, if an engine's own switch for batch invariance, `name`, is on or off.
         ValueError if it is on and `exact` is set."""

@@ -23,15 +23,14 @@ class PackedLinear(nn.Module):
                  exact: bool = False, programmatic_launch: bool = False,
                  batch_invariant: bool = False) -> None: ...
     @classmethod
-    def from_linear(cls, linear: nn.Module, *, exact: bool = False,
-                    device: torch.device | str | None = None,
-                    programmatic_launch: bool = False,
-                    batch_invariant: bool = False) -> Self: ...
+    def from_linear(cls, linear: nn.Module, *, device: torch.device | str | None = None,
+                    **options: bool) -> Self: ...
+    @classmethod
+    def from_weight(cls, weight: torch.Tensor, bias: torch.Tensor | None = None,
+                    device: torch.device | str | None = None, **options: bool) -> Self: ...
     @classmethod
     def from_packed(cls, packed: Packed, bias: torch.Tensor | None = None,
-                    device: torch.device | str = "cpu", *, exact: bool = False,
-                    programmatic_launch: bool = False,
-                    batch_invariant: bool = False) -> Self: ...
+                    device: torch.device | str = "cpu", **options: bool) -> Self: ...
     @classmethod
     def empty(cls, in_features: int, out_features: int, bias: bool = True,
               dtype: torch.dtype = ..., device: torch.device | str | None = None,

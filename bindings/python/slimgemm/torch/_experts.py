@@ -19,6 +19,7 @@ def is_stacked_experts(module):
     parameters = dict(module.named_parameters())
     return (set(parameters) == {"gate_up_proj", "down_proj"}
             and all(p.dim() == 3 and p.dtype is torch.bfloat16 for p in parameters.values())
+            and not list(module.buffers())
             and getattr(module, "has_gate", False) and hasattr(module, "_apply_gate")
             and not getattr(module, "has_bias", True)
             and not getattr(module, "is_transposed", True)
@@ -52,11 +53,9 @@ class PackedExperts(nn.ModuleList):
     def from_stacks(cls, plain, names=NAMES, **options):
         """Packs the experts of a module, which stays as it is. options: of PackedLinear."""
         made = cls(plain, names)
-        for stacks in zip(plain.gate_up_proj.detach(), plain.down_proj.detach()):
-            gate_up, down = stacks
+        for gate_up, down in zip(plain.gate_up_proj, plain.down_proj):
             parts = (*gate_up.chunk(2), down)
-            made.append_expert([PackedLinear.from_linear(_Weight(part), **options)
-                                for part in parts])
+            made.append_expert([PackedLinear.from_weight(part, **options) for part in parts])
         return made
 
     def append_expert(self, layers):
@@ -96,12 +95,3 @@ class PackedExperts(nn.ModuleList):
         module._parameters = {"gate_up_proj": nn.Parameter(gate_up, requires_grad=False),
                               "down_proj": nn.Parameter(torch.stack(down), requires_grad=False)}
         return module
-
-
-class _Weight:
-    """What PackedLinear.from_linear reads of a layer."""
-
-    bias = None
-
-    def __init__(self, weight):
-        self.weight = weight

@@ -104,31 +104,34 @@ class PackedLinear(nn.Module):
     # How a layer is made.
 
     @classmethod
-    def from_linear(cls, linear, *, exact=False, device=None, programmatic_launch=False,
-                    batch_invariant=False):
+    def from_linear(cls, linear, *, device=None, **options):
         """Packs the weights of a layer that has `weight` [n, k] and `bias`; it stays as it is.
+        The rest is as in from_weight()."""
+        return cls.from_weight(linear.weight, getattr(linear, "bias", None), device, **options)
 
+    @classmethod
+    def from_weight(cls, weight, bias=None, device=None, **options):
+        """Packs a dense tensor [n, k] of bfloat16 or float32.
+
+        bias: a tensor [n] or None; shared if it is on the layer's device already.
         device: of the new layer; by default that of the weight. BF16 weights are packed on the
-        GPU where they are, without a second dense copy. The bias is shared if it is there already.
-        Raises TypeError for a dtype other than bfloat16 and float32.
+        GPU where they are, without a second dense copy.
+        options: exact, programmatic_launch and batch_invariant, as the constructor has them.
+        Raises TypeError for another dtype, ValueError for another shape or the meta device.
         """
-        weight = linear.weight.detach()
+        weight = weight.detach()
         _check_weight(weight)
         layer = cls.empty(weight.shape[1], weight.shape[0], False, weight.dtype,
-                          device or weight.device, exact=exact,
-                          programmatic_launch=programmatic_launch,
-                          batch_invariant=batch_invariant)
-        layer._set_bias(getattr(linear, "bias", None))
+                          device or weight.device, **options)
+        layer._set_bias(bias)
         layer._fill_from_weight(weight)
         return layer
 
     @classmethod
-    def from_packed(cls, packed, bias=None, device="cpu", *, exact=False,
-                    programmatic_launch=False, batch_invariant=False):
-        """A layer from a slimgemm.Packed, and a tensor [n] as its bias."""
-        layer = cls.empty(packed.k, packed.n, False, _DTYPES[packed.dtype], device, exact=exact,
-                          programmatic_launch=programmatic_launch,
-                          batch_invariant=batch_invariant)
+    def from_packed(cls, packed, bias=None, device="cpu", **options):
+        """A layer from a slimgemm.Packed, and a tensor [n] as its bias. options: as in
+        from_weight(). Raises ValueError for a bias of another shape."""
+        layer = cls.empty(packed.k, packed.n, False, _DTYPES[packed.dtype], device, **options)
         layer._set_bias(bias)
         layer._fill_from_packed(packed)
         return layer
