@@ -122,6 +122,29 @@ def test_gradients_reach_the_input(plain_directory):
     torch.testing.assert_close(found[1], found[0], rtol=0.05, atol=0.05)
 
 
+def test_adapters_beside_experts(plain_directory):
+    """On attention they work; peft puts those on experts on stacks, finds none and says so."""
+    peft = pytest.importorskip("peft")
+    import slimgemm.peft
+
+    def adapted(*targets):
+        model = pack_model(load(plain_directory("qwen3-moe")), experts=True, progress=False)
+        config = peft.LoraConfig(r=4, target_modules=list(targets))
+        return peft.get_peft_model(model, slimgemm.peft.prepare(config))
+
+    model = adapted("q_proj", "v_proj")
+    assert sum(isinstance(module, slimgemm.peft.LoraPackedLinear)
+               for module in model.modules()) == 4
+    with model.disable_adapter():
+        before = model(IDS).logits
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(0, 0.3)
+    assert not torch.allclose(model(IDS).logits, before, rtol=0, atol=0.5)
+    with pytest.raises(ValueError, match="target_parameters"):
+        adapted("gate_proj", "up_proj", "down_proj")
+
+
 def test_experts_that_are_packed_in_part_are_refused(plain_directory, tmp_path):
     if tiny_models.command() is None:
         pytest.skip("no slimgemm command: only it packs some experts and others not")
