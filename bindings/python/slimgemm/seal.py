@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import struct
+import sys
 
 import numpy as np
 
@@ -216,7 +217,10 @@ def main():
                                      description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("directory", help="of a packed model that save_pretrained wrote")
     directory = parser.parse_args().directory
-    seal(directory)
+    try:
+        seal(directory)
+    except (ValueError, NotImplementedError, OSError) as error:
+        sys.exit(f"slimgemm.seal: {error}")
     print(f"sealed: {directory}")
 
 

@@ -3,6 +3,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -99,6 +101,17 @@ def test_sealed_directory_verifies_and_unpacks(directories, tmp_path, kind, shar
     check_same_bits(plain, load(plain_path))
     (saved / "tokenizer" / "vocabulary.txt").write_text("a b d")
     assert tiny_models.run_command("verify", saved).returncode == 1
+
+
+def test_seal_as_a_command(directories, tmp_path):
+    tiny_models.require_checksums()
+    load(directories("qwen3")[1]).save_pretrained(tmp_path)
+    command = [sys.executable, "-m", "slimgemm.seal"]
+    assert subprocess.run([*command, tmp_path], check=False).returncode == 0
+    assert (tmp_path / "slimgemm.json").exists()
+    done = subprocess.run([*command, tmp_path / "none"], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 1 and done.stderr.startswith("slimgemm.seal: ")
 
 
 def test_seal_refuses_what_it_cannot_vouch_for(directories, tmp_path):
