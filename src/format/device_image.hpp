@@ -41,8 +41,8 @@ constexpr std::int64_t groups_with_spare(std::int64_t needed, std::int64_t spare
 }
 
 /// From a row tile to the next, for so many bytes: aligned to 2048 bytes where that costs under
-/// 1 %, else to 256. A row tile that starts in the middle of 256 bytes makes layers with K = 4096 up
-/// to 6 % slower (docs/decisions/verify.md, 44).
+/// 1 %, else to 256. A row tile that starts in the middle of 256 bytes makes layers with K = 4096
+/// up to 6 % slower (docs/decisions/verify.md, 44).
 constexpr std::uint64_t row_tile_pitch(std::uint64_t bytes) {
   constexpr std::uint64_t least = 256;
   constexpr std::uint64_t best = 2048;

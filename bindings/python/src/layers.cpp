@@ -6,9 +6,10 @@
 
 #include <nanobind/stl/string.h>
 
+#include <charconv>
 #include <shared_mutex>
 #include <span>
-#include <sstream>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +22,14 @@ struct Weights {
   std::optional<ImageLayout> layout;   // of a layer on a GPU
   std::uintptr_t address;
 };
+
+// Without a stream: in a process where another library has brought a C++ runtime of its own (the
+// kernels that torch.compile makes), a stream of this one can crash in its locale.
+std::string hexadecimal(std::uintptr_t value) {
+  char digits[2 * sizeof(value)];
+  const char* const end = std::to_chars(std::begin(digits), std::end(digits), value, 16).ptr;
+  return "0x" + std::string(digits, end);
+}
 
 // Layers by the address of their weights. Layers may share one (the bytes of one Packed); an entry
 // may outlive its memory (a tensor that was taken from its layer), then the last layer is the one.
@@ -46,12 +55,11 @@ class Registry {
                     "this layer has no weights yet: fill it with load_state_dict(), "
                     "load_packed_() or update_()");
       }
-      std::ostringstream message;
-      message
-          << "no PackedLinear holds its weights at address 0x" << std::hex << address
-          << ": the tensor was copied, moved or replaced behind the layer's back. Move the "
-             "layer with layer.to(), and replace weights with layer.update_() or load_packed_()";
-      throw Error(ErrorCode::invalid_argument, message.str());
+      throw Error(ErrorCode::invalid_argument,
+                  "no PackedLinear holds its weights at address " + hexadecimal(address) +
+                      ": the tensor was copied, moved or replaced behind the layer's back. Move "
+                      "the layer with layer.to(), and replace weights with layer.update_() or "
+                      "load_packed_()");
     }
     return found->second.back();
   }
