@@ -42,19 +42,19 @@ constexpr double rows_step_us = 0.145;  // of a warp, and for each of its token 
 constexpr double rows_step_token_tile_us = 0.012;
 constexpr double rows_step_token_us = 0.0012;
 // Tile kernels.
-constexpr double tile_sm_bytes_us = 111.8e3;
-constexpr double tile_clock_mhz = 1447;
-constexpr double tile_step_us = 0.1136;  // least time of a k tile
+constexpr double tile_sm_bytes_us = 104.1e3;
+constexpr double tile_clock_mhz = 1481;
+constexpr double tile_step_us = 0.1182;  // least time of a k tile
 // Row blocks over what one row block after the other would take:
-constexpr double two_row_blocks = 1.002;
-constexpr double two_of_256_tokens = 0.867;
-constexpr double three_row_blocks = 0.922;
-constexpr double tile_cluster_us = 0.7084;
-constexpr double tile_k_groups_us = 0.612;
-constexpr double tile_start_us = 2.094;
-constexpr double tile_wave_us = 2.224;
-constexpr double tile_sharpness = 6.096;
-constexpr double out_bytes_us = 2.215e6;
+constexpr double two_row_blocks = 1.0;
+constexpr double two_of_256_tokens = 0.8792;
+constexpr double three_row_blocks = 0.9304;
+constexpr double tile_cluster_us = 0.6245;
+constexpr double tile_k_groups_us = 0.3936;
+constexpr double tile_start_us = 2.337;
+constexpr double tile_wave_us = 2.427;
+constexpr double tile_sharpness = 6.029;
+constexpr double out_bytes_us = 2.45e6;
 // Tile kernels for FP32 weights.
 constexpr double terms_step_us = 0.21;  // of a k tile, and for each token
 constexpr double terms_token_us = 3.1e-3;
@@ -167,7 +167,7 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
                         const Occupancy& o) {
   const auto cta_k_tiles =
       static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
-  const auto x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, c.tokens));
+  const auto x_rows = static_cast<double>(tile_x_rows(problem.m, o.token_blocks));
   const double stage_bytes =
       c.row_blocks * 4 * tile_bytes(c.encoding) + x_rows * format::tile_k * 2;
   // A k tile: the tensor cores take 2 clocks a token and row block, the wire its bytes.

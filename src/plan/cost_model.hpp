@@ -17,6 +17,13 @@ struct Occupancy {
   std::int64_t waves;
 };
 
+/// Tokens that a CTA of a tile kernel takes: equal parts of m, in eights (copies of rows beyond m
+/// are slower than those of rows).
+constexpr std::int64_t tile_x_rows(std::int64_t m, std::int64_t token_blocks) {
+  const std::int64_t part = (m + token_blocks - 1) / token_blocks;
+  return token_blocks == 1 ? part : (part + 7) / 8 * 8;
+}
+
 Occupancy occupancy(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
 
 }  // namespace slimgemm::plan

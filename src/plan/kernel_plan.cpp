@@ -45,9 +45,7 @@ KernelPlan lay_out(const Instance& instance, double estimated_us, const Problem&
     const TileConfig& c = instance.tile();
     plan.threads = cta_threads(c);
     plan.cluster = c.cluster;
-    // Equal parts of m, in eights: copies of rows beyond m are slower than those of rows.
-    const std::int64_t part = (problem.m + o.token_blocks - 1) / o.token_blocks;
-    plan.x_rows = static_cast<int>(o.token_blocks == 1 ? part : (part + 7) / 8 * 8);
+    plan.x_rows = static_cast<int>(tile_x_rows(problem.m, o.token_blocks));
     plan.smem_bytes = tile_layout(c).total;
   }
   plan.grid_x = o.groups * plan.cluster;

@@ -78,8 +78,8 @@ TEST(CostModel, ChoosesWellForServedShapes) {
     if (ratio <= model_tolerance) ++good;
     worst = std::max(worst, ratio);
   }
-  EXPECT_EQ(measured->shapes.size(), 344U);
-  EXPECT_GE(good, 331U);
+  EXPECT_EQ(measured->shapes.size(), 430U);
+  EXPECT_GE(good, 419U);
   EXPECT_LE(worst, 1.16);
 }
 
