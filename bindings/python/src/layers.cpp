@@ -27,8 +27,8 @@ struct Weights {
 // kernels that torch.compile makes), a stream of this one can crash in its locale.
 std::string hexadecimal(std::uintptr_t value) {
   char digits[2 * sizeof(value)];
-  const char* const end = std::to_chars(std::begin(digits), std::end(digits), value, 16).ptr;
-  return "0x" + std::string(digits, end);
+  char* const end = std::to_chars(std::begin(digits), std::end(digits), value, 16).ptr;
+  return "0x" + std::string(digits, static_cast<std::size_t>(end - digits));
 }
 
 // Layers by the address of their weights. Layers may share one (the bytes of one Packed); an entry
