@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the six load times of a judge's JSON report as an SVG: the README's picture of the result.
 
-    scripts/results_chart.py results/h200/judge.json > docs/images/results.svg
+    scripts/results_chart.py results/h200/judge.json > docs/images/results-h200.svg
 """
 import json
 import sys
