@@ -45,17 +45,22 @@ class BufferPool {
 
   explicit BufferPool(std::size_t buffers) { free_.resize(buffers); }
 
-  /// Waits for one and makes sure that it has so many bytes; it begins with a page. Errors:
-  /// out_of_memory.
+  /// Waits for one: the smallest that has so many bytes, or the smallest made larger. It begins
+  /// with a page. Errors: out_of_memory.
   Lease take(std::uint64_t size_bytes) {
     size_bytes = std::max<std::uint64_t>(size_bytes, 2 * AlignedBuffer::huge_page_bytes);
     Lease lease;
     {
       std::unique_lock lock(mutex_);
       given_.wait(lock, [&] { return !free_.empty(); });
+      const auto chosen =
+          std::min_element(free_.begin(), free_.end(), [&](const auto& a, const auto& b) {
+            return std::pair(size(a) < size_bytes, size(a)) <
+                   std::pair(size(b) < size_bytes, size(b));
+          });
       lease.pool_ = this;
-      lease.buffer_ = std::move(free_.back());
-      free_.pop_back();
+      lease.buffer_ = std::move(*chosen);
+      free_.erase(chosen);
     }
     if (!lease.buffer_ || lease.buffer_->size() < size_bytes) {
       lease.buffer_ = nullptr;  // before the next one is made
@@ -65,6 +70,10 @@ class BufferPool {
   }
 
  private:
+  static std::uint64_t size(const std::unique_ptr<AlignedBuffer>& buffer) {
+    return buffer ? buffer->size() : 0;
+  }
+
   void give(std::unique_ptr<AlignedBuffer> buffer) {
     {
       const std::lock_guard lock(mutex_);

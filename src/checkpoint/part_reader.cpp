@@ -7,8 +7,8 @@
 
 namespace slimgemm::checkpoint {
 
-bool read_run(BulkReader& reader, const Run& run, std::size_t index, std::uint64_t largest,
-              BufferPool& buffers, const PartReader::Push& push) {
+bool read_run(BulkReader& reader, const Run& run, std::size_t index, BufferPool& buffers,
+              const PartReader::Push& push) {
   Xxh3 xxh3;
   std::uint64_t offset = 0;
   bool last = false;
@@ -16,7 +16,7 @@ bool read_run(BulkReader& reader, const Run& run, std::size_t index, std::uint64
     const std::uint64_t size = std::min(run.part_bytes, run.size - offset);
     last = offset + size == run.size;
     Part part{.run = index, .last = last, .offset = offset};
-    part.buffer = buffers.take(largest + BulkReader::slack_bytes);
+    part.buffer = buffers.take(size + BulkReader::slack_bytes);
     part.bytes = reader.read(*part.buffer, run.offset + offset, size, part_alignment,
                              [&](std::span<const std::byte> bytes) { xxh3.update(bytes); });
     if (last) part.xxh3 = xxh3.digest();
@@ -28,10 +28,8 @@ bool read_run(BulkReader& reader, const Run& run, std::size_t index, std::uint64
 
 void read_runs(BulkReader& reader, const std::vector<Run>& runs, BufferPool& buffers,
                const PartReader::Push& push) {
-  std::uint64_t largest = 0;
-  for (const Run& run : runs) largest = std::max(largest, std::min(run.part_bytes, run.size));
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (!read_run(reader, runs[i], i, largest, buffers, push)) return;
+    if (!read_run(reader, runs[i], i, buffers, push)) return;
   }
 }
 

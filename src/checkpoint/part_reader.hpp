@@ -39,9 +39,9 @@ inline constexpr std::uint64_t copied_part_bytes = std::uint64_t{1} << 23;
 inline constexpr std::uint64_t part_alignment = 8;
 
 /// Pushes all parts of the run, of none if it is empty an empty one; false where no more are
-/// wanted. `largest` is the size of the largest part of all runs. Errors: io_error, out_of_memory.
-bool read_run(BulkReader& reader, const Run& run, std::size_t index, std::uint64_t largest,
-              BufferPool& buffers, const PartReader::Push& push);
+/// wanted. Errors: io_error, out_of_memory.
+bool read_run(BulkReader& reader, const Run& run, std::size_t index, BufferPool& buffers,
+              const PartReader::Push& push);
 
 /// The same for all runs.
 void read_runs(BulkReader& reader, const std::vector<Run>& runs, BufferPool& buffers,

@@ -55,12 +55,7 @@ class StoredReader {
         reader_(file.descriptor(), file.path()),
         records_(records),
         buffers_(buffers),
-        push_(push) {
-    for (const TensorRecord* record : records) {
-      largest_ = std::max(largest_, !record->packed ? std::min(copied_part_bytes, size(*record))
-                                                    : (size(*record) - 1) / record->matrices + 1);
-    }
-  }
+        push_(push) {}
 
   void run() {
     for (std::size_t i = 0; i < records_.size(); ++i) {
@@ -81,8 +76,8 @@ class StoredReader {
   }
 
   bool read_kept(const TensorRecord& record, std::size_t index) {
-    return read_run(reader_, {place(record), size(record), copied_part_bytes}, index, largest_,
-                    buffers_, push_);
+    return read_run(reader_, {place(record), size(record), copied_part_bytes}, index, buffers_,
+                    push_);
   }
 
   bool read_matrices(const TensorRecord& record, std::size_t index) {
@@ -96,7 +91,7 @@ class StoredReader {
       const std::uint64_t bytes = matrix_bytes(record, offset);
       const std::uint64_t end = std::min(size(record), align_matrix(offset + bytes));
       Part part{.run = index, .last = i + 1 == record.matrices, .offset = offset};
-      part.buffer = buffers_.take(std::max(largest_, end - offset) + BulkReader::slack_bytes);
+      part.buffer = buffers_.take(end - offset + BulkReader::slack_bytes);
       RangeXxh3 xxh3(sizeof(format::Header), bytes);
       part.bytes = reader_.read(*part.buffer, place(record) + offset, end - offset,
                                 matrix_alignment, [&](auto piece) { xxh3.add(piece); });
@@ -138,7 +133,6 @@ class StoredReader {
   const std::vector<const TensorRecord*>& records_;
   BufferPool& buffers_;
   const PartReader::Push& push_;
-  std::uint64_t largest_ = 0;
 };
 
 // One tensor, part by part.
