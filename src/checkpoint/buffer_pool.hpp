@@ -43,13 +43,19 @@ class BufferPool {
     std::unique_ptr<AlignedBuffer> buffer_;
   };
 
+  static constexpr std::uint64_t small_bytes = std::uint64_t{1} << 16;
+
   explicit BufferPool(std::size_t buffers) { free_.resize(buffers); }
 
-  /// Waits for one: the smallest that has so many bytes, or the smallest made larger. It begins
-  /// with a page. Errors: out_of_memory.
+  /// Small ones are made as they are wanted. Else waits for one: the smallest that has so many
+  /// bytes, or the smallest made larger. It begins with a page. Errors: out_of_memory.
   Lease take(std::uint64_t size_bytes) {
-    size_bytes = std::max<std::uint64_t>(size_bytes, 2 * AlignedBuffer::huge_page_bytes);
     Lease lease;
+    if (size_bytes <= small_bytes) {
+      lease.buffer_ = std::make_unique<AlignedBuffer>(size_bytes);
+      return lease;
+    }
+    size_bytes = std::max<std::uint64_t>(size_bytes, 2 * AlignedBuffer::huge_page_bytes);
     {
       std::unique_lock lock(mutex_);
       given_.wait(lock, [&] { return !free_.empty(); });

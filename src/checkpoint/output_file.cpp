@@ -79,6 +79,7 @@ void OutputFile::seek(std::uint64_t offset) {
 void OutputFile::rewind(std::uint64_t offset) {
   std::erase_if(replacements_, [&](const Replacement& part) { return part.offset >= offset; });
   seek(offset);
+  end_ = offset;
 }
 
 std::span<std::byte> OutputFile::reserve(std::uint64_t least, std::uint64_t most) {
@@ -98,6 +99,7 @@ void OutputFile::submit(std::uint64_t end) {
     piece_.buffer = {};
     return;
   }
+  end_ = std::max(end_, piece_.offset + end);
   Piece next;
   next.offset = piece_.offset + floor_page(end);
   next.begin = end - floor_page(end);
@@ -195,6 +197,10 @@ void OutputFile::finish() {
   stop_thread();
   check_error();
   for (const Replacement& part : replacements_) write_now(descriptor_, part.offset, part.bytes);
+  // Something may have been there before the output was taken back.
+  if (ftruncate(descriptor_, static_cast<off_t>(end_)) != 0) {
+    fail(fmt::format("cannot write {}: {}", path_, reason()));
+  }
   if (fsync(descriptor_) != 0) fail(fmt::format("cannot write {}: {}", path_, reason()));
   if (direct_ >= 0) close(std::exchange(direct_, -1));
   if (close(std::exchange(descriptor_, -1)) != 0) {

@@ -31,7 +31,7 @@ class OutputFile : public PieceSink {
 
   /// The next bytes belong at `offset`. Cheap where that is where the last ones end.
   void seek(std::uint64_t offset);
-  /// The same for a place before; what replaces bytes from there on is forgotten.
+  /// The same for a place before; all from there on, replacements too, is forgotten.
   void rewind(std::uint64_t offset);
   /// Errors of these: io_error, which may be that of earlier bytes.
   std::span<std::byte> reserve(std::uint64_t least, std::uint64_t most) override;
@@ -65,8 +65,9 @@ class OutputFile : public PieceSink {
   std::string path_;
   BufferPool& pieces_;
   int descriptor_ = -1;
-  int direct_ = -1;  // the same file past the cache, or -1
-  Piece piece_;      // that is filled
+  int direct_ = -1;        // the same file past the cache, or -1
+  Piece piece_;            // that is filled
+  std::uint64_t end_ = 0;  // of the file, as far as it was submitted
   std::vector<Replacement> replacements_;
   std::mutex mutex_;
   std::condition_variable work_there_;

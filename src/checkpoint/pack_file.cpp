@@ -69,13 +69,13 @@ class FilePacker {
   }
 
  private:
-  [[nodiscard]] Run run_of(const Tensor& tensor, std::uint64_t part_bytes) const {
+  [[nodiscard]] ByteRun run_of(const Tensor& tensor, std::uint64_t part_bytes) const {
     return {header_.data_begin() + tensor.begin, tensor.size_bytes(), part_bytes};
   }
 
   // `body` takes the parts one by one, while the next one is read.
   template <class Body>
-  void for_parts(const std::vector<Run>& runs, const Body& body) {
+  void for_parts(const std::vector<ByteRun>& runs, const Body& body) {
     PartReader parts(
         [&](const PartReader::Push& push) { read_runs(reader_, runs, workspace_.inputs, push); });
     while (const auto part = parts.next()) body(*part);
@@ -94,7 +94,7 @@ class FilePacker {
   }
 
   void pack_tensors(std::vector<TensorRecord>& planned) {
-    std::vector<Run> runs;
+    std::vector<ByteRun> runs;
     std::vector<std::size_t> chosen;  // of the tensors
     for (std::size_t i = 0; i < planned.size(); ++i) {
       const Tensor& tensor = header_.tensors[i];
@@ -137,7 +137,7 @@ class FilePacker {
 
   void copy_tensors() {
     const std::vector<const Tensor*> kept = by_element_size(kept_);
-    std::vector<Run> runs;
+    std::vector<ByteRun> runs;
     for (const Tensor* tensor : kept) runs.push_back(run_of(*tensor, copied_part_bytes));
     for_parts(runs, [&](const Part& part) {
       out_.write(part.bytes);
@@ -200,9 +200,7 @@ std::uint64_t expected_bytes(const SafetensorsFile& source,
   for (std::size_t i = 0; i < selections.size(); ++i) {
     const Tensor& tensor = source.header().tensors[i];
     const Selection& selection = selections[i];
-    bytes += selection.packed && tensor.dtype != "F32"
-                 ? selection.matrices * split12_bytes(selection.n, selection.k)
-                 : tensor.size_bytes();
+    bytes += selection.packed ? expected_packed_bytes(tensor, selection) : tensor.size_bytes();
   }
   return bytes;
 }

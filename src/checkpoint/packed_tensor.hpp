@@ -20,14 +20,6 @@
 
 namespace slimgemm::checkpoint {
 
-/// Every packed matrix starts at a multiple of this, in its tensor and in the file.
-inline constexpr std::uint64_t matrix_alignment = 256;
-
-/// The next multiple of it.
-constexpr std::uint64_t align_matrix(std::uint64_t value) {
-  return (value + matrix_alignment - 1) / matrix_alignment * matrix_alignment;
-}
-
 /// What the record of a tensor says about its bytes.
 struct TensorRecord {
   Tensor original;

@@ -7,7 +7,7 @@
 
 namespace slimgemm::checkpoint {
 
-bool read_run(BulkReader& reader, const Run& run, std::size_t index, BufferPool& buffers,
+bool read_run(BulkReader& reader, const ByteRun& run, std::size_t index, BufferPool& buffers,
               const PartReader::Push& push) {
   Xxh3 xxh3;
   std::uint64_t offset = 0;
@@ -26,7 +26,7 @@ bool read_run(BulkReader& reader, const Run& run, std::size_t index, BufferPool&
   return true;
 }
 
-void read_runs(BulkReader& reader, const std::vector<Run>& runs, BufferPool& buffers,
+void read_runs(BulkReader& reader, const std::vector<ByteRun>& runs, BufferPool& buffers,
                const PartReader::Push& push) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!read_run(reader, runs[i], i, buffers, push)) return;

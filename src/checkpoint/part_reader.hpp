@@ -16,7 +16,7 @@
 namespace slimgemm::checkpoint {
 
 /// Bytes of a file that belong together, and how they are cut.
-struct Run {
+struct ByteRun {
   std::uint64_t offset = 0;  ///< in the file
   std::uint64_t size = 0;
   std::uint64_t part_bytes = 0;  ///< but for the last
@@ -40,11 +40,11 @@ inline constexpr std::uint64_t part_alignment = 8;
 
 /// Pushes all parts of the run, of none if it is empty an empty one; false where no more are
 /// wanted. Errors: io_error, out_of_memory.
-bool read_run(BulkReader& reader, const Run& run, std::size_t index, BufferPool& buffers,
+bool read_run(BulkReader& reader, const ByteRun& run, std::size_t index, BufferPool& buffers,
               const PartReader::Push& push);
 
 /// The same for all runs.
-void read_runs(BulkReader& reader, const std::vector<Run>& runs, BufferPool& buffers,
+void read_runs(BulkReader& reader, const std::vector<ByteRun>& runs, BufferPool& buffers,
                const PartReader::Push& push);
 
 }  // namespace slimgemm::checkpoint

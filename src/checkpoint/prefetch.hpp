@@ -51,7 +51,7 @@ class Prefetch {
   }
 
  private:
-  static constexpr std::size_t ready_max = 2;
+  static constexpr std::size_t ready_max = 64;  // large ones wait for their memory before
 
   bool push(Item item) {
     std::unique_lock lock(mutex_);
