@@ -16,7 +16,7 @@
 
 namespace slimgemm::checkpoint {
 
-/// A number of buffers that threads take and give back.
+/// Buffers that threads take and give back, of so many bytes in all.
 class BufferPool {
  public:
   /// A buffer that is taken; it goes back when this ends. The pool must live longer.
@@ -43,12 +43,16 @@ class BufferPool {
     std::unique_ptr<AlignedBuffer> buffer_;
   };
 
-  static constexpr std::uint64_t small_bytes = std::uint64_t{1} << 16;
+  explicit BufferPool(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  explicit BufferPool(std::size_t buffers) { free_.resize(buffers); }
+  /// For what is taken from now on.
+  void set_limit(std::uint64_t limit_bytes) {
+    const std::lock_guard lock(mutex_);
+    limit_bytes_ = limit_bytes;
+  }
 
-  /// Small ones are made as they are wanted. Else waits for one: the smallest that has so many
-  /// bytes, or the smallest made larger. It begins with a page. Errors: out_of_memory.
+  /// A buffer of at least so many bytes, beginning with a page. Waits until the limit allows it, or
+  /// no other is taken. Small ones do not count. Errors: out_of_memory.
   Lease take(std::uint64_t size_bytes) {
     Lease lease;
     if (size_bytes <= small_bytes) {
@@ -56,48 +60,72 @@ class BufferPool {
       return lease;
     }
     size_bytes = std::max<std::uint64_t>(size_bytes, 2 * AlignedBuffer::huge_page_bytes);
-    {
-      std::unique_lock lock(mutex_);
-      given_.wait(lock, [&] { return !free_.empty(); });
-      const auto chosen =
-          std::min_element(free_.begin(), free_.end(), [&](const auto& a, const auto& b) {
-            return std::pair(size(a) < size_bytes, size(a)) <
-                   std::pair(size(b) < size_bytes, size(b));
-          });
-      lease.pool_ = this;
-      lease.buffer_ = std::move(*chosen);
-      free_.erase(chosen);
-    }
-    if (!lease.buffer_ || lease.buffer_->size() < size_bytes) {
-      lease.buffer_ = nullptr;  // before the next one is made
+    std::unique_lock lock(mutex_);
+    given_.wait(lock,
+                [&] { return taken_bytes_ == 0 || taken_bytes_ + size_bytes <= limit_bytes_; });
+    if (const auto found = find(size_bytes); found != free_.end()) {
+      lease.buffer_ = std::move(*found);
+      free_bytes_ -= lease.buffer_->size();
+      free_.erase(found);
+    } else {
+      while (!free_.empty() && taken_bytes_ + free_bytes_ + size_bytes > limit_bytes_) {
+        free_bytes_ -= free_.back()->size();
+        free_.pop_back();
+      }
       lease.buffer_ = std::make_unique<AlignedBuffer>(size_bytes);
     }
+    taken_bytes_ += lease.buffer_->size();
+    lease.pool_ = this;
     return lease;
   }
 
  private:
-  static std::uint64_t size(const std::unique_ptr<AlignedBuffer>& buffer) {
-    return buffer ? buffer->size() : 0;
+  static constexpr std::uint64_t small_bytes = std::uint64_t{1} << 16;
+  using Buffers = std::vector<std::unique_ptr<AlignedBuffer>>;
+
+  // The smallest that is large enough, unless the limit would suffer or most of it lie idle.
+  Buffers::iterator find(std::uint64_t size_bytes) {
+    auto best = free_.end();
+    for (auto i = free_.begin(); i != free_.end(); ++i) {
+      const std::uint64_t size = (*i)->size();
+      if (size < size_bytes || size / 2 > size_bytes) continue;
+      if (taken_bytes_ != 0 && taken_bytes_ + size > limit_bytes_) continue;
+      if (best == free_.end() || size < (*best)->size()) best = i;
+    }
+    return best;
   }
 
   void give(std::unique_ptr<AlignedBuffer> buffer) {
     {
       const std::lock_guard lock(mutex_);
+      taken_bytes_ -= buffer->size();
+      free_bytes_ += buffer->size();
       free_.push_back(std::move(buffer));
     }
-    given_.notify_one();
+    given_.notify_all();
   }
 
   std::mutex mutex_;
   std::condition_variable given_;
-  std::vector<std::unique_ptr<AlignedBuffer>> free_;  // null: none was needed yet
+  Buffers free_;
+  std::uint64_t limit_bytes_;
+  std::uint64_t taken_bytes_ = 0;
+  std::uint64_t free_bytes_ = 0;
 };
 
-/// What one run takes: twice the largest matrix, and the pieces of output.
+/// What one run takes.
 struct Workspace {
   static constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 23;
-  BufferPool inputs{2};  ///< one that is worked on, one that is read meanwhile
-  BufferPool pieces{6};  ///< of output: one that is filled, the others on their way to the disk
+  /// What is worked on and what is read meanwhile.
+  BufferPool inputs{8 * piece_bytes};
+  /// Output: a piece that is filled, the others on their way to the disk.
+  BufferPool pieces{6 * piece_bytes};
+
+  /// Makes room for two parts of that size.
+  void expect_parts(std::uint64_t largest_bytes) {
+    constexpr std::uint64_t slack_bytes = 8192;
+    inputs.set_limit(std::max(8 * piece_bytes, 2 * (largest_bytes + slack_bytes)));
+  }
 };
 
 }  // namespace slimgemm::checkpoint

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <stdexcept>
+#include <thread>
 
 namespace slimgemm::checkpoint::test {
 namespace {
@@ -38,7 +39,7 @@ TEST(Prefetch, GivesAllItemsInOrderThenTheError) {
 }
 
 TEST(Prefetch, EndsWhenNobodyWantsMore) {
-  BufferPool pool(2);
+  BufferPool pool(10 << 20);
   bool told = false;
   {
     Prefetch<BufferPool::Lease> items([&](const Prefetch<BufferPool::Lease>::Push& push) {
@@ -52,20 +53,25 @@ TEST(Prefetch, EndsWhenNobodyWantsMore) {
   EXPECT_TRUE(told);
 }
 
-TEST(BufferPool, TakesTheSmallestThatIsLargeEnough) {
+TEST(BufferPool, UsesMemoryAgainWithinItsLimit) {
   constexpr std::uint64_t small = 5 << 20;
   constexpr std::uint64_t large = 9 << 20;
-  BufferPool pool(2);
+  BufferPool pool(small + large);
   const std::byte* large_data = nullptr;
   {
     const BufferPool::Lease a = pool.take(small);
     const BufferPool::Lease b = pool.take(large);
     large_data = b->data();
   }
-  const BufferPool::Lease a = pool.take(small);
-  EXPECT_EQ(a->size(), small);
-  const BufferPool::Lease b = pool.take(large);
-  EXPECT_EQ(b->data(), large_data) << "its memory is used again";
+  {
+    const BufferPool::Lease a = pool.take(small);
+    EXPECT_EQ(a->size(), small);
+    const BufferPool::Lease b = pool.take(large);
+    EXPECT_EQ(b->data(), large_data);
+  }
+  const BufferPool::Lease alone = pool.take(3 * large);
+  EXPECT_EQ(alone->size(), 3 * large) << "one is always allowed";
+  std::jthread other([&] { pool.take(1)->data()[0] = std::byte{1}; });  // small: does not wait
 }
 
 class CheckpointPipeline : public CheckpointTest {};
@@ -103,9 +109,9 @@ TEST_F(CheckpointPipeline, RunsComeInPartsWithTheirChecksum) {
   write_file(path("x"), text);
   const int descriptor = open(path("x").c_str(), O_RDONLY | O_CLOEXEC);
   BulkReader reader(descriptor, path("x"));
-  BufferPool buffers(2);
+  Workspace workspace;
   const std::vector<ByteRun> runs = {{5, 700'000, 65'536}, {0, 0, 10}, {9, 10, 100}};
-  PartReader parts([&](const PartReader::Push& push) { read_runs(reader, runs, buffers, push); });
+  PartReader parts([&](const PartReader::Push& push) { read_runs(reader, runs, workspace, push); });
   std::vector<std::string> found(runs.size());
   while (const auto part = parts.next()) {
     EXPECT_EQ(part->offset, found[part->run].size());
@@ -197,9 +203,10 @@ TEST_F(CheckpointPipeline, AStackThatTurnsOutNotToPackIsKept) {
 }
 
 TEST_F(CheckpointPipeline, ASourceThatShrinksMeanwhileIsAnError) {
-  FileBuilder builder;
+  FileBuilder builder;  // more than is read ahead
+  std::string bytes(std::size_t{2} * 2048 * 8192, '\x3C');
   for (int i = 0; i < 8; ++i) {
-    builder.add_bf16("layers." + std::to_string(i) + ".weight", {256, 2048}, 1);
+    builder.add("layers." + std::to_string(i) + ".weight", "BF16", {2048, 8192}, bytes);
   }
   write_file(path("x"), builder.text());
   pack("x", "sound");
