@@ -11,12 +11,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
 namespace slimgemm::checkpoint {
 
-/// Buffers that threads take and give back, of so many bytes in all.
+/// Buffers that threads take and give back.
 class BufferPool {
  public:
   /// A buffer that is taken; it goes back when this ends. The pool must live longer.
@@ -43,13 +44,8 @@ class BufferPool {
     std::unique_ptr<AlignedBuffer> buffer_;
   };
 
-  explicit BufferPool(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
-
-  /// For what is taken from now on.
-  void set_limit(std::uint64_t limit_bytes) {
-    const std::lock_guard lock(mutex_);
-    limit_bytes_ = limit_bytes;
-  }
+  /// `least_bytes` may be taken at a time, and twice the largest that is.
+  explicit BufferPool(std::uint64_t least_bytes) : least_bytes_(least_bytes) {}
 
   /// A buffer of at least so many bytes, beginning with a page. Waits until the limit allows it, or
   /// no other is taken. Small ones do not count. Errors: out_of_memory.
@@ -62,19 +58,21 @@ class BufferPool {
     size_bytes = std::max<std::uint64_t>(size_bytes, 2 * AlignedBuffer::huge_page_bytes);
     std::unique_lock lock(mutex_);
     given_.wait(lock,
-                [&] { return taken_bytes_ == 0 || taken_bytes_ + size_bytes <= limit_bytes_; });
+                [&] { return taken_.empty() || taken_bytes_ + size_bytes <= limit(size_bytes); });
+    kept_max_ = std::max(kept_max_, limit(size_bytes));
     if (const auto found = find(size_bytes); found != free_.end()) {
       lease.buffer_ = std::move(*found);
       free_bytes_ -= lease.buffer_->size();
       free_.erase(found);
     } else {
-      while (!free_.empty() && taken_bytes_ + free_bytes_ + size_bytes > limit_bytes_) {
+      while (!free_.empty() && taken_bytes_ + free_bytes_ + size_bytes > kept_max_) {
         free_bytes_ -= free_.back()->size();
         free_.pop_back();
       }
       lease.buffer_ = std::make_unique<AlignedBuffer>(size_bytes);
     }
     taken_bytes_ += lease.buffer_->size();
+    taken_.insert(lease.buffer_->size());
     lease.pool_ = this;
     return lease;
   }
@@ -83,13 +81,18 @@ class BufferPool {
   static constexpr std::uint64_t small_bytes = std::uint64_t{1} << 16;
   using Buffers = std::vector<std::unique_ptr<AlignedBuffer>>;
 
-  // The smallest that is large enough, unless the limit would suffer or most of it lie idle.
+  [[nodiscard]] std::uint64_t limit(std::uint64_t size_bytes) const {
+    const std::uint64_t largest = taken_.empty() ? 0 : *taken_.rbegin();
+    return std::max(least_bytes_, 2 * std::max(size_bytes, largest));
+  }
+
+  // The smallest that is large enough, unless most of it would lie idle.
   Buffers::iterator find(std::uint64_t size_bytes) {
     auto best = free_.end();
     for (auto i = free_.begin(); i != free_.end(); ++i) {
       const std::uint64_t size = (*i)->size();
       if (size < size_bytes || size / 2 > size_bytes) continue;
-      if (taken_bytes_ != 0 && taken_bytes_ + size > limit_bytes_) continue;
+      if (!taken_.empty() && taken_bytes_ + size > kept_max_) continue;
       if (best == free_.end() || size < (*best)->size()) best = i;
     }
     return best;
@@ -99,6 +102,7 @@ class BufferPool {
     {
       const std::lock_guard lock(mutex_);
       taken_bytes_ -= buffer->size();
+      taken_.erase(taken_.find(buffer->size()));
       free_bytes_ += buffer->size();
       free_.push_back(std::move(buffer));
     }
@@ -108,7 +112,9 @@ class BufferPool {
   std::mutex mutex_;
   std::condition_variable given_;
   Buffers free_;
-  std::uint64_t limit_bytes_;
+  std::multiset<std::uint64_t> taken_;  // sizes
+  const std::uint64_t least_bytes_;
+  std::uint64_t kept_max_ = 0;  // the highest limit so far: what is free may fill it up
   std::uint64_t taken_bytes_ = 0;
   std::uint64_t free_bytes_ = 0;
 };
@@ -120,12 +126,6 @@ struct Workspace {
   BufferPool inputs{8 * piece_bytes};
   /// Output: a piece that is filled, the others on their way to the disk.
   BufferPool pieces{6 * piece_bytes};
-
-  /// Makes room for two parts of that size.
-  void expect_parts(std::uint64_t largest_bytes) {
-    constexpr std::uint64_t slack_bytes = 8192;
-    inputs.set_limit(std::max(8 * piece_bytes, 2 * (largest_bytes + slack_bytes)));
-  }
 };
 
 }  // namespace slimgemm::checkpoint

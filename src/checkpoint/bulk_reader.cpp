@@ -3,6 +3,7 @@
 
 #include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
+#include "support/parallel.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,12 +18,12 @@
 namespace slimgemm::checkpoint {
 namespace {
 
-// One request to the disk, and what is looked up in the system's cache at a time.
-constexpr std::uint64_t request_bytes = std::uint64_t{1} << 22;
+// One request to the disk or copy from the system's cache.
+constexpr std::uint64_t request_bytes = std::uint64_t{1} << 21;
+// What all threads read together: while the others wait for it no core is idle.
+constexpr std::uint64_t block_bytes = 4 * request_bytes;
 // Less than this comes by way of the system's cache, which reads ahead.
 constexpr std::uint64_t direct_read_min = std::uint64_t{1} << 20;
-// A copy from the system's cache: it is still in the processor's when it is looked at.
-constexpr std::uint64_t hot_bytes = std::uint64_t{1} << 19;
 
 }  // namespace
 
@@ -53,17 +54,21 @@ std::span<std::byte> BulkReader::read(AlignedBuffer& buffer, std::uint64_t offse
   const bool fits = offset % alignment == 0 && size >= direct_read_min &&
                     reinterpret_cast<std::uintptr_t>(buffer.data()) % page_bytes == 0;
   const std::span<std::byte> all(buffer.data() + (fits ? offset % page_bytes : 0), size);
-  for (std::uint64_t done = 0; done < size;) {
-    // Up to a multiple of what is requested at a time.
-    const std::uint64_t at = offset + done;
-    const std::uint64_t end = std::min(offset + size, (at / request_bytes + 1) * request_bytes);
-    const std::span<std::byte> part = all.subspan(done, end - at);
-    if (fits && direct_ >= 0 && !is_cached(at, part.size()) && read_direct(at, part)) {
-      each(part);
-    } else {
-      read_cached(at, part, each);
-    }
-    done += part.size();
+  const std::uint64_t end = offset + size;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t block_end = std::min(end, (at / block_bytes + 1) * block_bytes);
+    const std::uint64_t first = at / request_bytes;
+    const std::uint64_t last = (block_end - 1) / request_bytes;
+    parallel_for(static_cast<std::int64_t>(last - first + 1), 1, 0, [&](auto begin, auto stop) {
+      for (auto i = begin; i < stop; ++i) {
+        const std::uint64_t request = (first + static_cast<std::uint64_t>(i)) * request_bytes;
+        const std::uint64_t from = std::max(at, request);
+        const std::uint64_t to = std::min(block_end, request + request_bytes);
+        read_part(from, all.subspan(from - offset, to - from), fits);
+      }
+    });
+    each(all.subspan(at - offset, block_end - at));
+    at = block_end;
   }
   return all;
 }
@@ -82,15 +87,12 @@ bool BulkReader::is_cached(std::uint64_t offset, std::uint64_t size) const {
   return 2 * static_cast<std::uint64_t>(cached) >= pages;
 }
 
-void BulkReader::read_cached(std::uint64_t offset, std::span<std::byte> to,
-                             const Each& each) const {
-  for (std::uint64_t done = 0; done < to.size();) {
-    const std::span<std::byte> piece =
-        to.subspan(done, std::min<std::uint64_t>(hot_bytes, to.size() - done));
-    read_at(descriptor_, offset + done, piece, path_);
-    each(piece);
-    done += piece.size();
+void BulkReader::read_part(std::uint64_t offset, std::span<std::byte> to, bool fits) {
+  if (fits && direct_ >= 0 && !no_direct_ && !is_cached(offset, to.size()) &&
+      read_direct(offset, to)) {
+    return;
   }
+  read_at(descriptor_, offset, to, path_);
 }
 
 // False where that is not possible: not on this file system, or past the file's end.
@@ -102,7 +104,7 @@ bool BulkReader::read_direct(std::uint64_t offset, std::span<std::byte> to) {
   while (at < offset + to.size()) {
     const ssize_t got = pread(direct_, target + (at - begin), end - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EINVAL) close(std::exchange(direct_, -1));
+    if (got < 0 && errno == EINVAL) no_direct_ = true;
     // What is wrong, if it is not only this way of reading, the other way will say.
     if (got <= 0 || (at + static_cast<std::uint64_t>(got) < offset + to.size() &&
                      static_cast<std::uint64_t>(got) % page_bytes != 0)) {

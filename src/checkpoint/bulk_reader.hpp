@@ -6,6 +6,7 @@
 #include "checkpoint/file_io.hpp"
 #include "support/aligned_buffer.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,13 +36,14 @@ class BulkReader {
 
  private:
   [[nodiscard]] bool is_cached(std::uint64_t offset, std::uint64_t size) const;
-  void read_cached(std::uint64_t offset, std::span<std::byte> to, const Each& each) const;
+  void read_part(std::uint64_t offset, std::span<std::byte> to, bool fits);
   bool read_direct(std::uint64_t offset, std::span<std::byte> to);
 
   int descriptor_;
   std::string path_;
-  int direct_ = -1;      // the same file past the cache, or -1
-  void* map_ = nullptr;  // only asked what is in the cache, never read
+  int direct_ = -1;                     // the same file past the cache, or -1
+  std::atomic<bool> no_direct_{false};  // the file system cannot
+  void* map_ = nullptr;                 // only asked what is in the cache, never read
   std::uint64_t mapped_bytes_ = 0;
 };
 

@@ -87,7 +87,7 @@ class OpenFile {
   std::uint64_t for_parts(Workspace& workspace, const Body& body) const {
     BulkReader reader(descriptor_, path_);
     PartReader parts([&](const PartReader::Push& push) {
-      read_runs(reader, {{0, size_, copied_part_bytes}}, workspace, push);
+      read_runs(reader, {{0, size_, copied_part_bytes}}, workspace.inputs, push);
     });
     std::uint64_t xxh3 = 0;
     while (const auto part = parts.next()) {

@@ -77,7 +77,7 @@ class FilePacker {
   template <class Body>
   void for_parts(const std::vector<ByteRun>& runs, const Body& body) {
     PartReader parts(
-        [&](const PartReader::Push& push) { read_runs(reader_, runs, workspace_, push); });
+        [&](const PartReader::Push& push) { read_runs(reader_, runs, workspace_.inputs, push); });
     while (const auto part = parts.next()) body(*part);
   }
 

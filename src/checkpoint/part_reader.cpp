@@ -26,13 +26,10 @@ bool read_run(BulkReader& reader, const ByteRun& run, std::size_t index, BufferP
   return true;
 }
 
-void read_runs(BulkReader& reader, const std::vector<ByteRun>& runs, Workspace& workspace,
+void read_runs(BulkReader& reader, const std::vector<ByteRun>& runs, BufferPool& buffers,
                const PartReader::Push& push) {
-  std::uint64_t largest = 0;
-  for (const ByteRun& run : runs) largest = std::max(largest, std::min(run.part_bytes, run.size));
-  workspace.expect_parts(largest);
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (!read_run(reader, runs[i], i, workspace.inputs, push)) return;
+    if (!read_run(reader, runs[i], i, buffers, push)) return;
   }
 }
 

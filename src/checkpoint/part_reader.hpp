@@ -44,7 +44,7 @@ bool read_run(BulkReader& reader, const ByteRun& run, std::size_t index, BufferP
               const PartReader::Push& push);
 
 /// The same for all runs.
-void read_runs(BulkReader& reader, const std::vector<ByteRun>& runs, Workspace& workspace,
+void read_runs(BulkReader& reader, const std::vector<ByteRun>& runs, BufferPool& buffers,
                const PartReader::Push& push);
 
 }  // namespace slimgemm::checkpoint

@@ -50,18 +50,12 @@ class RangeXxh3 {
 class StoredReader {
  public:
   StoredReader(const SafetensorsFile& file, const std::vector<const TensorRecord*>& records,
-               Workspace& workspace, const PartReader::Push& push)
+               BufferPool& buffers, const PartReader::Push& push)
       : file_(file),
         reader_(file.descriptor(), file.path()),
         records_(records),
-        buffers_(workspace.inputs),
-        push_(push) {
-    std::uint64_t largest = 0;
-    for (const TensorRecord* record : records) {
-      if (record->packed) largest = std::max(largest, size(*record) / record->matrices);
-    }
-    workspace.expect_parts(largest);
-  }
+        buffers_(buffers),
+        push_(push) {}
 
   void run() {
     for (std::size_t i = 0; i < records_.size(); ++i) {
@@ -278,8 +272,9 @@ class Restorer {
 
 void restore_tensors(const SafetensorsFile& file, const std::vector<const TensorRecord*>& records,
                      Workspace& workspace, Meter& meter, RestoreTarget& target) {
-  PartReader parts(
-      [&](const PartReader::Push& push) { StoredReader(file, records, workspace, push).run(); });
+  PartReader parts([&](const PartReader::Push& push) {
+    StoredReader(file, records, workspace.inputs, push).run();
+  });
   std::optional<std::size_t> current;
   std::optional<Restorer> restorer;  // none: something was wrong with the current tensor
   while (const auto part = parts.next()) {

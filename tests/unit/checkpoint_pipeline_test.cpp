@@ -109,9 +109,9 @@ TEST_F(CheckpointPipeline, RunsComeInPartsWithTheirChecksum) {
   write_file(path("x"), text);
   const int descriptor = open(path("x").c_str(), O_RDONLY | O_CLOEXEC);
   BulkReader reader(descriptor, path("x"));
-  Workspace workspace;
+  BufferPool buffers(1 << 20);
   const std::vector<ByteRun> runs = {{5, 700'000, 65'536}, {0, 0, 10}, {9, 10, 100}};
-  PartReader parts([&](const PartReader::Push& push) { read_runs(reader, runs, workspace, push); });
+  PartReader parts([&](const PartReader::Push& push) { read_runs(reader, runs, buffers, push); });
   std::vector<std::string> found(runs.size());
   while (const auto part = parts.next()) {
     EXPECT_EQ(part->offset, found[part->run].size());
