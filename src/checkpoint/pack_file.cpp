@@ -138,6 +138,7 @@ class FilePacker {
   void copy_tensors() {
     const std::vector<const Tensor*> kept = by_element_size(kept_);
     std::vector<ByteRun> runs;
+    runs.reserve(kept.size());
     for (const Tensor* tensor : kept) runs.push_back(run_of(*tensor, copied_part_bytes));
     for_parts(runs, [&](const Part& part) {
       out_.write(part.bytes);
