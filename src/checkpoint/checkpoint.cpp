@@ -44,8 +44,22 @@ void check_globs(const SafetensorsFile& source, const SelectOptions& options) {
   }
 }
 
+VerifySummary verify_single(const std::string& packed, const std::string& against,
+                            Workspace& workspace, Meter& meter) {
+  const Stopwatch stopwatch;
+  const std::string label = fs::path(packed).filename().string();
+  VerifySummary summary;
+  // A file that is not packed, or of another version, is an error and not a finding.
+  meter.begin(PackedFile(packed).original_bytes());
+  meter.stage(label);
+  verify_file({.path = packed, .label = label, .against = against, .header_xxh3 = ""}, workspace,
+              meter, summary);
+  summary.verify_s = stopwatch.seconds();
+  return summary;
+}
+
 PackSummary pack_single(const std::string& in, const std::string& out,
-                        const PackCheckpointOptions& options, Meter& meter) {
+                        const PackCheckpointOptions& options, Workspace& workspace, Meter& meter) {
   const Stopwatch stopwatch;
   const SafetensorsFile source(in);
   const std::vector<Selection> selections = select_all(source.header(), options.select);
@@ -65,10 +79,10 @@ PackSummary pack_single(const std::string& in, const std::string& out,
   meter.begin(source.file_bytes());
   meter.stage(fs::path(in).filename().string());
   const std::string working = working_name(out);
-  summary.bytes_out = pack_file(source, working, options, meter, summary).file_bytes;
+  summary.bytes_out = pack_file(source, working, options, workspace, meter, summary).file_bytes;
   summary.pack_s = stopwatch.seconds();
   if (options.verify) {
-    const VerifySummary found = verify_checkpoint(working, "", meter);
+    const VerifySummary found = verify_single(working, "", workspace, meter);
     summary.verify_s = found.verify_s;
     if (!found.problems.empty()) {
       throw Error(ErrorCode::io_error, fmt::format("what was written is not what was packed: {}",
@@ -79,7 +93,8 @@ PackSummary pack_single(const std::string& in, const std::string& out,
   return summary;
 }
 
-UnpackSummary unpack_single(const std::string& in, const std::string& out, Meter& meter) {
+UnpackSummary unpack_single(const std::string& in, const std::string& out, Workspace& workspace,
+                            Meter& meter) {
   const Stopwatch stopwatch;
   const PackedFile packed(in);
   packed.require_sound();
@@ -87,7 +102,7 @@ UnpackSummary unpack_single(const std::string& in, const std::string& out, Meter
   meter.begin(packed.original_bytes());
   meter.stage(fs::path(in).filename().string());
   const std::string working = working_name(out);
-  unpack_file(packed, working, meter);
+  unpack_file(packed, working, workspace, meter);
   rename_into_place(working, out);
   return {.files = 1,
           .bytes_in = packed.file().file_bytes(),
@@ -102,16 +117,18 @@ PackSummary pack_checkpoint(const std::string& in, const std::string& out,
   require_there(in);
   const std::string target = without_slash(out);
   check_output(in, target);
-  return fs::is_directory(in) ? pack_directory(without_slash(in), target, options, meter)
-                              : pack_single(in, target, options, meter);
+  Workspace workspace;
+  return fs::is_directory(in) ? pack_directory(without_slash(in), target, options, workspace, meter)
+                              : pack_single(in, target, options, workspace, meter);
 }
 
 UnpackSummary unpack_checkpoint(const std::string& in, const std::string& out, Meter& meter) {
   require_there(in);
   const std::string target = without_slash(out);
   check_output(in, target);
-  return fs::is_directory(in) ? unpack_directory(without_slash(in), target, meter)
-                              : unpack_single(in, target, meter);
+  Workspace workspace;
+  return fs::is_directory(in) ? unpack_directory(without_slash(in), target, workspace, meter)
+                              : unpack_single(in, target, workspace, meter);
 }
 
 VerifySummary verify_checkpoint(const std::string& packed, const std::string& against,
@@ -123,19 +140,10 @@ VerifySummary verify_checkpoint(const std::string& packed, const std::string& ag
       refuse(fmt::format("{} and {}: both must be files, or both directories", packed, against));
     }
   }
-  if (fs::is_directory(packed)) {
-    return verify_directory(without_slash(packed), without_slash(against), "", meter);
-  }
-  const Stopwatch stopwatch;
-  const std::string label = fs::path(packed).filename().string();
-  VerifySummary summary;
-  // A file that is not packed, or of another version, is an error and not a finding.
-  meter.begin(PackedFile(packed).original_bytes());
-  meter.stage(label);
-  verify_file({.path = packed, .label = label, .against = against, .header_xxh3 = ""}, meter,
-              summary);
-  summary.verify_s = stopwatch.seconds();
-  return summary;
+  Workspace workspace;
+  return fs::is_directory(packed)
+             ? verify_directory(without_slash(packed), without_slash(against), "", workspace, meter)
+             : verify_single(packed, against, workspace, meter);
 }
 
 }  // namespace slimgemm::checkpoint

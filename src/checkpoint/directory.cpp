@@ -4,8 +4,8 @@
 #include "checkpoint/errors.hpp"
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/output_file.hpp"
+#include "checkpoint/part_reader.hpp"
 #include "checkpoint/xxh3.hpp"
-#include "support/aligned_buffer.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -27,8 +27,6 @@ namespace slimgemm::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 24;
 
 // Links can lead to one directory in many ways, and two on each of 30 levels in a billion.
 constexpr int ways_max = 8;
@@ -71,25 +69,38 @@ void list_below(const fs::path& root, const std::string& relative, Visited& visi
   visited.above.erase(real);
 }
 
-// A file that is read front to back, in pieces.
-class PieceReader {
+// A file that is read front to back.
+class OpenFile {
  public:
-  explicit PieceReader(const std::string& path)
-      : path_(path), descriptor_(open_for_reading(path)), ahead_(descriptor_, size()) {}
-  ~PieceReader() { close(descriptor_); }
-  PieceReader(const PieceReader&) = delete;
-  PieceReader& operator=(const PieceReader&) = delete;
+  explicit OpenFile(const std::string& path)
+      : path_(path), descriptor_(open_for_reading(path)), size_(file_size(descriptor_, path)) {}
+  ~OpenFile() { close(descriptor_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
 
-  [[nodiscard]] std::uint64_t size() const { return file_size(descriptor_, path_); }
-  void read(std::uint64_t offset, std::span<std::byte> to) {
-    ahead_.advance(offset);
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  void read(std::uint64_t offset, std::span<std::byte> to) const {
     read_at(descriptor_, offset, to, path_);
+  }
+  // Gives `body` the file part by part, while the next one is read; returns its checksum.
+  template <class Body>
+  std::uint64_t for_parts(Workspace& workspace, const Body& body) const {
+    BulkReader reader(descriptor_, path_);
+    PartReader parts([&](const PartReader::Push& push) {
+      read_runs(reader, {{0, size_, copied_part_bytes}}, workspace.inputs, push);
+    });
+    std::uint64_t xxh3 = 0;
+    while (const auto part = parts.next()) {
+      body(*part);
+      xxh3 = part->xxh3;
+    }
+    return xxh3;
   }
 
  private:
   std::string path_;
   int descriptor_;
-  ReadAhead ahead_;
+  std::uint64_t size_;
 };
 
 }  // namespace
@@ -109,52 +120,41 @@ Listing list_directory(const std::string& root) {
   return listing;
 }
 
-CopiedFile copy_file(const std::string& from, const std::string& to, Meter& meter) {
-  PieceReader reader(from);
-  OutputFile out(to);
-  Xxh3 xxh3;
-  const std::uint64_t size = reader.size();
-  AlignedBuffer buffer(std::min(piece_bytes, size));
-  for (std::uint64_t offset = 0; offset < size; offset += buffer.size()) {
-    const std::span<std::byte> piece(buffer.data(),
-                                     std::min<std::uint64_t>(buffer.size(), size - offset));
-    reader.read(offset, piece);
-    xxh3.update(piece);
-    out.write_at(offset, piece);
-    meter.add(piece.size());
-  }
+CopiedFile copy_file(const std::string& from, const std::string& to, Workspace& workspace,
+                     Meter& meter) {
+  const OpenFile file(from);
+  OutputFile out(to, workspace.pieces);
+  const std::uint64_t xxh3 = file.for_parts(workspace, [&](const Part& part) {
+    out.write(part.bytes);
+    meter.add(part.bytes.size());
+  });
   out.finish();
-  return {hex(xxh3.digest()), size};
+  return {hex(xxh3), file.size()};
 }
 
-HashedFile hash_file(const std::string& path, const std::string& compare_with, Meter& meter) {
-  PieceReader reader(path);
-  std::unique_ptr<PieceReader> other;
-  if (!compare_with.empty()) other = std::make_unique<PieceReader>(compare_with);
-  Xxh3 xxh3;
-  HashedFile result{.xxh3 = "", .bytes = reader.size()};
-  const std::uint64_t common = other ? std::min(result.bytes, other->size()) : 0;
-  AlignedBuffer buffer(std::min(piece_bytes, result.bytes));
-  AlignedBuffer other_buffer(std::min(piece_bytes, common));
-  for (std::uint64_t offset = 0; offset < result.bytes; offset += buffer.size()) {
-    const std::span<std::byte> piece(buffer.data(),
-                                     std::min<std::uint64_t>(buffer.size(), result.bytes - offset));
-    reader.read(offset, piece);
-    xxh3.update(piece);
-    meter.add(piece.size());
-    if (result.difference >= 0 || offset >= common) continue;
-    const std::span<std::byte> theirs(other_buffer.data(),
-                                      std::min<std::uint64_t>(piece.size(), common - offset));
-    other->read(offset, theirs);
-    const auto at = std::mismatch(theirs.begin(), theirs.end(), piece.begin()).first;
+HashedFile hash_file(const std::string& path, const std::string& compare_with, Workspace& workspace,
+                     Meter& meter) {
+  const OpenFile file(path);
+  std::unique_ptr<OpenFile> other;
+  if (!compare_with.empty()) other = std::make_unique<OpenFile>(compare_with);
+  HashedFile result{.xxh3 = "", .bytes = file.size()};
+  const std::uint64_t common = other ? std::min(file.size(), other->size()) : 0;
+  const BufferPool::Lease other_buffer = workspace.pieces.take(copied_part_bytes);
+  const std::uint64_t xxh3 = file.for_parts(workspace, [&](const Part& part) {
+    meter.add(part.bytes.size());
+    if (result.difference >= 0 || part.offset >= common) return;
+    const std::span<std::byte> theirs(
+        other_buffer->data(), std::min<std::uint64_t>(part.bytes.size(), common - part.offset));
+    other->read(part.offset, theirs);
+    const auto at = std::mismatch(theirs.begin(), theirs.end(), part.bytes.begin()).first;
     if (at != theirs.end()) {
-      result.difference = static_cast<std::int64_t>(offset) + (at - theirs.begin());
+      result.difference = static_cast<std::int64_t>(part.offset) + (at - theirs.begin());
     }
-  }
+  });
   if (other && result.difference < 0 && other->size() != result.bytes) {
     result.difference = static_cast<std::int64_t>(common);
   }
-  result.xxh3 = hex(xxh3.digest());
+  result.xxh3 = hex(xxh3);
   return result;
 }
 

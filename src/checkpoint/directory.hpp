@@ -2,6 +2,7 @@
 // Directories as packing sees them.
 #pragma once
 
+#include "checkpoint/buffer_pool.hpp"
 #include "checkpoint/meter.hpp"
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct CopiedFile {
   std::string xxh3;
   std::uint64_t bytes = 0;
 };
-CopiedFile copy_file(const std::string& from, const std::string& to, Meter& meter);
+CopiedFile copy_file(const std::string& from, const std::string& to, Workspace& workspace,
+                     Meter& meter);
 
 /// XXH3 digits and size of a file; with another file to compare it with, the first byte at which
 /// they differ is `difference`, or -1.
@@ -36,7 +38,8 @@ struct HashedFile {
   std::uint64_t bytes = 0;
   std::int64_t difference = -1;
 };
-HashedFile hash_file(const std::string& path, const std::string& compare_with, Meter& meter);
+HashedFile hash_file(const std::string& path, const std::string& compare_with, Workspace& workspace,
+                     Meter& meter);
 
 /// Throws Error(invalid_argument) where `needed` bytes are more than `available` at `path`.
 void check_space(std::uint64_t needed, std::uint64_t available, const std::string& path);

@@ -2,6 +2,7 @@
 // checkpoint.hpp's work on directories.
 #pragma once
 
+#include "checkpoint/buffer_pool.hpp"
 #include "checkpoint/checkpoint.hpp"
 
 #include <string>
@@ -9,10 +10,12 @@
 namespace slimgemm::checkpoint {
 
 PackSummary pack_directory(const std::string& in, const std::string& out,
-                           const PackCheckpointOptions& options, Meter& meter);
-UnpackSummary unpack_directory(const std::string& in, const std::string& out, Meter& meter);
+                           const PackCheckpointOptions& options, Workspace& workspace,
+                           Meter& meter);
+UnpackSummary unpack_directory(const std::string& in, const std::string& out, Workspace& workspace,
+                               Meter& meter);
 /// `ignored` is a file at the top that is not the directory's own, or empty.
 VerifySummary verify_directory(const std::string& packed, const std::string& against,
-                               const std::string& ignored, Meter& meter);
+                               const std::string& ignored, Workspace& workspace, Meter& meter);
 
 }  // namespace slimgemm::checkpoint

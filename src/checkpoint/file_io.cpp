@@ -163,8 +163,9 @@ void rename_into_place(const std::string& from, const std::string& to) {
 
 void write_text(const std::string& path, const std::string& text) {
   const std::string working = path + ".new";
-  OutputFile file(working);
-  file.write_at(0, std::as_bytes(std::span(text)));
+  Workspace workspace;
+  OutputFile file(working, workspace.pieces);
+  file.write(std::as_bytes(std::span(text)));
   file.finish();
   if (std::rename(working.c_str(), path.c_str()) != 0) {
     fail(fmt::format("cannot rename {} to {}: {}", working, path, reason()));

@@ -12,6 +12,10 @@
 
 namespace slimgemm::checkpoint {
 
+/// What goes past the system's cache lies at multiples of this, in the file and in memory.
+inline constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t floor_page(std::uint64_t value) { return value / page_bytes * page_bytes; }
+
 /// A descriptor of the file, which must be a regular file. Errors: io_error naming path and reason.
 int open_for_reading(const std::string& path);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole pages of a large write are copied into chunks that threads write with O_DIRECT: fresh pages
-// of the system's cache would cost more time than packing does. The odd bytes at both ends take the
-// usual way.
+// Whole pages go to the disk with O_DIRECT, from the memory in which they were made: fresh pages of
+// the system's cache would cost more time than packing does. A piece therefore lies in memory as it
+// lies in the pages of the file, and what is left of its last page begins the next one. The odd
+// bytes where the output begins, ends or jumps take the usual way.
 #include "checkpoint/output_file.hpp"
 
 #include "checkpoint/errors.hpp"
-#include "support/parallel.hpp"
+#include "checkpoint/file_io.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -22,10 +23,8 @@
 namespace slimgemm::checkpoint {
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;
 // Below this the usual way is as good.
-constexpr std::uint64_t direct_bytes_min = std::uint64_t{1} << 20;
-constexpr int writers = 2;
+constexpr std::uint64_t direct_write_min = std::uint64_t{1} << 18;
 
 /// Why a file that is to be new is there already.
 std::string why_it_exists(const std::string& path) {
@@ -38,7 +37,7 @@ std::string why_it_exists(const std::string& path) {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path) : path_(path) {
+OutputFile::OutputFile(const std::string& path, BufferPool& pieces) : path_(path), pieces_(pieces) {
   // Never a file that is there, nor one behind a link: it may be the input, or somebody else's.
   descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
@@ -61,24 +60,71 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
 }
 
 OutputFile::~OutputFile() {
-  stop_threads();
+  stop_thread();
   if (direct_ >= 0) close(direct_);
   if (descriptor_ < 0) return;
   unlink(path_.c_str());  // not finished
   close(descriptor_);
 }
 
-void OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+std::uint64_t OutputFile::piece_max() const { return Workspace::piece_bytes - page_bytes; }
+
+void OutputFile::seek(std::uint64_t offset) {
+  if (piece_.buffer && piece_.offset + piece_.end == offset) return;
+  submit(piece_.end);
+  piece_.offset = floor_page(offset);
+  piece_.begin = piece_.end = offset - piece_.offset;
+}
+
+void OutputFile::rewind(std::uint64_t offset) {
+  std::erase_if(replacements_, [&](const Replacement& part) { return part.offset >= offset; });
+  seek(offset);
+  end_ = offset;
+}
+
+std::span<std::byte> OutputFile::reserve(std::uint64_t least, std::uint64_t most) {
+  if (piece_.buffer && Workspace::piece_bytes - piece_.end < least) {
+    submit(std::max(piece_.begin, floor_page(piece_.end)));
+  }
+  if (!piece_.buffer) piece_.buffer = pieces_.take(Workspace::piece_bytes);
+  return {piece_.buffer->data() + piece_.end, std::min(most, Workspace::piece_bytes - piece_.end)};
+}
+
+void OutputFile::commit(std::uint64_t size) { piece_.end += size; }
+
+// Has the piece written up to byte `end` of its buffer; what follows begins the next one.
+void OutputFile::submit(std::uint64_t end) {
   check_error();
-  const std::uint64_t begin = (offset + page_bytes - 1) / page_bytes * page_bytes;
-  const std::uint64_t end = (offset + bytes.size()) / page_bytes * page_bytes;
-  if (direct_ < 0 || begin >= end || end - begin < direct_bytes_min) {
-    write_now(descriptor_, offset, bytes);
+  if (!piece_.buffer || end == piece_.begin) {
+    piece_.buffer = {};
     return;
   }
-  write_now(descriptor_, offset, bytes.first(begin - offset));
-  write_later(begin, bytes.subspan(begin - offset, end - begin));
-  write_now(descriptor_, end, bytes.subspan(end - offset));
+  end_ = std::max(end_, piece_.offset + end);
+  Piece next;
+  next.offset = piece_.offset + floor_page(end);
+  next.begin = end - floor_page(end);
+  next.end = next.begin + piece_.end - end;
+  if (piece_.end != end) {
+    next.buffer = pieces_.take(Workspace::piece_bytes);
+    std::memcpy(next.buffer->data() + next.begin, piece_.buffer->data() + end, piece_.end - end);
+  }
+  piece_.end = end;
+  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(piece_));
+  }
+  work_there_.notify_one();
+  piece_ = std::move(next);
+}
+
+void OutputFile::replace(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (piece_.buffer && offset >= piece_.offset + piece_.begin &&
+      offset + bytes.size() <= piece_.offset + piece_.end) {
+    std::memcpy(piece_.buffer->data() + (offset - piece_.offset), bytes.data(), bytes.size());
+    return;
+  }
+  replacements_.push_back({offset, {bytes.begin(), bytes.end()}});
 }
 
 void OutputFile::write_now(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -98,48 +144,26 @@ void OutputFile::write_now(int descriptor, std::uint64_t offset, std::span<const
   }
 }
 
-void OutputFile::write_later(std::uint64_t offset, std::span<const std::byte> bytes) {
-  start_threads();
-  while (!bytes.empty()) {
-    AlignedBuffer* const buffer = take_buffer();
-    if (buffer == nullptr) break;
-    const std::uint64_t size = std::min<std::uint64_t>(buffer->size(), bytes.size());
-    std::memcpy(buffer->data(), bytes.data(), size);
-    {
-      const std::lock_guard lock(mutex_);
-      jobs_.push_back({buffer, offset, size});
-    }
-    work_there_.notify_one();
-    bytes = bytes.subspan(size);
-    offset += size;
+void OutputFile::write_piece(const Piece& piece) {
+  const std::span<const std::byte> all(piece.buffer->data(), piece.end);
+  const std::uint64_t begin = floor_page(piece.begin + page_bytes - 1);
+  const std::uint64_t end = floor_page(piece.end);
+  if (direct_ < 0 || end < begin + direct_write_min) {
+    write_now(descriptor_, piece.offset + piece.begin, all.subspan(piece.begin));
+    return;
   }
-  check_error();
+  write_now(descriptor_, piece.offset + piece.begin, all.subspan(piece.begin, begin - piece.begin));
+  write_now(direct_, piece.offset + begin, all.subspan(begin, end - begin));
+  write_now(descriptor_, piece.offset + end, all.subspan(end));
 }
 
-// A buffer that is free, or null after an error.
-AlignedBuffer* OutputFile::take_buffer() {
-  std::unique_lock lock(mutex_);
-  if (free_.empty() && buffers_.size() < chunks_max) return &buffers_.emplace_back(chunk_bytes);
-  buffer_free_.wait(lock, [&] { return !free_.empty() || !error_.empty(); });
-  if (free_.empty()) return nullptr;
-  AlignedBuffer* const buffer = free_.back();
-  free_.pop_back();
-  return buffer;
-}
-
-void OutputFile::start_threads() {
-  if (!threads_.empty()) return;
-  for (int i = 0; i < writers; ++i) threads_.emplace_back([this] { work(); });
-}
-
-void OutputFile::stop_threads() {
+void OutputFile::stop_thread() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  work_there_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  work_there_.notify_one();
+  if (thread_.joinable()) thread_.join();
 }
 
 void OutputFile::work() {
@@ -147,20 +171,19 @@ void OutputFile::work() {
   for (;;) {
     work_there_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    const Job job = jobs_.front();
+    Piece piece = std::move(jobs_.front());
     jobs_.pop_front();
-    const bool failed = !error_.empty();
+    if (!error_.empty()) continue;  // its buffer goes back
     lock.unlock();
     std::string problem;
     try {
-      if (!failed) write_now(direct_, job.offset, {job.buffer->data(), job.size});
+      write_piece(piece);
     } catch (const Error& error) {
       problem = error.what();
     }
+    piece.buffer = {};
     lock.lock();
     if (error_.empty()) error_ = problem;
-    free_.push_back(job.buffer);
-    buffer_free_.notify_one();
   }
 }
 
@@ -170,8 +193,14 @@ void OutputFile::check_error() {
 }
 
 void OutputFile::finish() {
-  stop_threads();
+  submit(piece_.end);
+  stop_thread();
   check_error();
+  for (const Replacement& part : replacements_) write_now(descriptor_, part.offset, part.bytes);
+  // Something may have been there before the output was taken back.
+  if (ftruncate(descriptor_, static_cast<off_t>(end_)) != 0) {
+    fail(fmt::format("cannot write {}: {}", path_, reason()));
+  }
   if (fsync(descriptor_) != 0) fail(fmt::format("cannot write {}: {}", path_, reason()));
   if (direct_ >= 0) close(std::exchange(direct_, -1));
   if (close(std::exchange(descriptor_, -1)) != 0) {

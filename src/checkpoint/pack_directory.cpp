@@ -42,8 +42,13 @@ struct PlannedShard {
 class DirectoryPacker {
  public:
   DirectoryPacker(const std::string& in, const std::string& out,
-                  const PackCheckpointOptions& options, Meter& meter)
-      : in_(in), out_(out), working_(working_name(out)), options_(options), meter_(meter) {}
+                  const PackCheckpointOptions& options, Workspace& workspace, Meter& meter)
+      : in_(in),
+        out_(out),
+        working_(working_name(out)),
+        options_(options),
+        workspace_(workspace),
+        meter_(meter) {}
 
   PackSummary run() {
     const Stopwatch stopwatch;
@@ -244,7 +249,7 @@ class DirectoryPacker {
     FinishedFile file{.source = shard.source};
     const SafetensorsFile source(join(in_, name));
     const PackedFileResult result =
-        pack_file(source, join(working_, name), options_, meter_, file.summary);
+        pack_file(source, join(working_, name), options_, workspace_, meter_, file.summary);
     file.record = {.name = name,
                    .kind = FileKind::packed,
                    .bytes = result.file_bytes,
@@ -260,7 +265,7 @@ class DirectoryPacker {
       file.source = shard->second.source;
       file.shard.tensor_bytes = shard->second.tensor_bytes;
     }
-    const CopiedFile copied = copy_file(join(in_, name), join(working_, name), meter_);
+    const CopiedFile copied = copy_file(join(in_, name), join(working_, name), workspace_, meter_);
     file.record = {
         .name = name, .kind = FileKind::copied, .bytes = copied.bytes, .xxh3 = copied.xxh3};
     return file;
@@ -317,7 +322,7 @@ class DirectoryPacker {
   }
 
   void verify() {
-    const VerifySummary found = verify_directory(working_, "", state_name, meter_);
+    const VerifySummary found = verify_directory(working_, "", state_name, workspace_, meter_);
     summary_.verify_s = found.verify_s;
     if (found.problems.empty()) return;
     throw Error(ErrorCode::io_error,
@@ -329,6 +334,7 @@ class DirectoryPacker {
   const std::string out_;
   const std::string working_;
   PackCheckpointOptions options_;
+  Workspace& workspace_;
   Meter& meter_;
   Listing listing_;
   std::map<std::string, PlannedShard> shards_;
@@ -342,8 +348,9 @@ class DirectoryPacker {
 }  // namespace
 
 PackSummary pack_directory(const std::string& in, const std::string& out,
-                           const PackCheckpointOptions& options, Meter& meter) {
-  return DirectoryPacker(in, out, options, meter).run();
+                           const PackCheckpointOptions& options, Workspace& workspace,
+                           Meter& meter) {
+  return DirectoryPacker(in, out, options, workspace, meter).run();
 }
 
 }  // namespace slimgemm::checkpoint

@@ -2,18 +2,19 @@
 // Packed tensors come first, in the order of the source, each a multiple of 256 bytes long; the
 // others follow, those with the largest elements first, so that all are aligned. The header comes
 // last: it holds the sizes and checksums that packing finds.
-#include "checkpoint/file_io.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/packed_file.hpp"
-#include "support/memory_keeper.hpp"
+#include "checkpoint/part_reader.hpp"
 
 #include <slimgemm/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <map>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 namespace slimgemm::checkpoint {
 namespace {
@@ -32,10 +33,138 @@ std::vector<TensorRecord> planned_records(const SafetensorsHeader& header,
   for (std::size_t i = 0; i < header.tensors.size(); ++i) {
     records.push_back({.original = header.tensors[i],
                        .packed = selections[i].packed,
-                       .matrices = selections[i].matrices});
+                       .matrices = selections[i].matrices,
+                       .n = selections[i].n,
+                       .k = selections[i].k});
   }
   return records;
 }
+
+class FilePacker {
+ public:
+  FilePacker(const SafetensorsFile& source, const std::string& working,
+             const PackCheckpointOptions& options, Workspace& workspace, Meter& meter,
+             PackSummary& summary)
+      : source_(source),
+        header_(source.header()),
+        options_(options),
+        selections_(select_all(header_, options.select)),
+        workspace_(workspace),
+        meter_(meter),
+        summary_(summary),
+        reader_(source.descriptor(), source.path()),
+        out_(working, workspace.pieces) {}
+
+  void run() {
+    check_packable(source_, selections_);
+    std::vector<TensorRecord> planned = planned_records(header_, selections_);
+    data_begin_ = reserve_header(source_, planned);
+    out_.seek(data_begin_);
+    pack_tensors(planned);
+    copy_tensors();
+    out_.seek(0);
+    const std::string text = write_header(source_, records_, data_begin_);
+    out_.write(std::as_bytes(std::span(text)));
+    out_.finish();
+  }
+
+ private:
+  [[nodiscard]] ByteRun run_of(const Tensor& tensor, std::uint64_t part_bytes) const {
+    return {header_.data_begin() + tensor.begin, tensor.size_bytes(), part_bytes};
+  }
+
+  // `body` takes the parts one by one, while the next one is read.
+  template <class Body>
+  void for_parts(const std::vector<ByteRun>& runs, const Body& body) {
+    PartReader parts(
+        [&](const PartReader::Push& push) { read_runs(reader_, runs, workspace_.inputs, push); });
+    while (const auto part = parts.next()) body(*part);
+  }
+
+  void keep(const Tensor& tensor, const std::string& why) {
+    kept_.push_back(&tensor);
+    summary_.kept.push_back({tensor.name, why});
+  }
+
+  void place(TensorRecord record, std::uint64_t size_bytes) {
+    record.begin = position_;
+    record.end = position_ + size_bytes;
+    position_ = record.end;
+    records_.push_back(std::move(record));
+  }
+
+  void pack_tensors(std::vector<TensorRecord>& planned) {
+    std::vector<ByteRun> runs;
+    std::vector<std::size_t> chosen;  // of the tensors
+    for (std::size_t i = 0; i < planned.size(); ++i) {
+      const Tensor& tensor = header_.tensors[i];
+      if (!planned[i].packed) {
+        keep(tensor, selections_[i].why);
+        continue;
+      }
+      chosen.push_back(i);
+      runs.push_back(run_of(tensor, tensor.size_bytes() / planned[i].matrices));
+    }
+    std::optional<std::size_t> refused;  // a tensor whose other matrices are passed over
+    PackedFacts facts;                   // of the tensor that is packed
+    for_parts(runs, [&](const Part& part) {
+      if (refused == part.run) return;
+      TensorRecord& record = planned[chosen[part.run]];
+      if (part.offset == 0) facts = {};
+      if (!pack_matrix(part.bytes, options_.codec, data_begin_ + position_, record, out_, facts)) {
+        refused = part.run;
+        out_.rewind(data_begin_ + position_);
+        keep(header_.tensors[chosen[part.run]],
+             "F16 with values that are not BF16: 12 bits cannot hold them");
+        return;
+      }
+      meter_.add(part.bytes.size());
+      if (!part.last) return;
+      record.xxh3 = part.xxh3;
+      add_packed(std::move(record), facts);
+    });
+  }
+
+  void add_packed(TensorRecord record, const PackedFacts& facts) {
+    ++summary_.tensors_packed;
+    summary_.weights_packed += record.matrices * record.n * record.k;
+    summary_.packed_bytes += record.end;
+    summary_.exceptions += facts.exceptions;
+    summary_.raw16_matrices += facts.raw16_matrices;
+    const std::uint64_t size_bytes = record.end;
+    place(std::move(record), size_bytes);
+  }
+
+  void copy_tensors() {
+    const std::vector<const Tensor*> kept = by_element_size(kept_);
+    std::vector<ByteRun> runs;
+    runs.reserve(kept.size());
+    for (const Tensor* tensor : kept) runs.push_back(run_of(*tensor, copied_part_bytes));
+    for_parts(runs, [&](const Part& part) {
+      out_.write(part.bytes);
+      meter_.add(part.bytes.size());
+      if (!part.last) return;
+      TensorRecord record{.original = *kept[part.run]};
+      record.xxh3 = part.xxh3;
+      const std::uint64_t size_bytes = record.original.size_bytes();
+      place(std::move(record), size_bytes);
+    });
+  }
+
+  const SafetensorsFile& source_;
+  const SafetensorsHeader& header_;
+  const PackCheckpointOptions& options_;
+  const std::vector<Selection> selections_;
+  Workspace& workspace_;
+  Meter& meter_;
+  PackSummary& summary_;
+  BulkReader reader_;
+  OutputFile out_;
+  std::uint64_t data_begin_ = 0;
+  std::uint64_t position_ = 0;  // in the data: where the next tensor begins
+  std::vector<const Tensor*> kept_;
+  std::vector<TensorRecord> records_;
+};
 
 }  // namespace
 
@@ -72,70 +201,16 @@ std::uint64_t expected_bytes(const SafetensorsFile& source,
   for (std::size_t i = 0; i < selections.size(); ++i) {
     const Tensor& tensor = source.header().tensors[i];
     const Selection& selection = selections[i];
-    bytes += selection.packed && tensor.dtype != "F32"
-                 ? selection.matrices * split12_bytes(selection.n, selection.k)
-                 : tensor.size_bytes();
+    bytes += selection.packed ? expected_packed_bytes(tensor, selection) : tensor.size_bytes();
   }
   return bytes;
 }
 
 PackedFileResult pack_file(const SafetensorsFile& source, const std::string& working,
-                           const PackCheckpointOptions& options, Meter& meter,
+                           const PackCheckpointOptions& options, Workspace& workspace, Meter& meter,
                            PackSummary& summary) {
-  const SafetensorsHeader& header = source.header();
-  const std::vector<Selection> selections = select_all(header, options.select);
-  check_packable(source, selections);
-  const std::uint64_t data_begin = reserve_header(source, planned_records(header, selections));
-  const MemoryKeeper keeper;
-  OutputFile out(working);
-  ReadAhead ahead(source.descriptor(), source.file_bytes());
-  std::vector<TensorRecord> records;
-  std::vector<const Tensor*> kept;
-  std::uint64_t position = 0;
-  const Sink sink = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-    out.write_at(data_begin + position + offset, bytes);
-  };
-  const auto place = [&](TensorRecord record, std::uint64_t size_bytes) {
-    record.begin = position;
-    record.end = position + size_bytes;
-    position = record.end;
-    records.push_back(std::move(record));
-  };
-  PackedFacts facts;
-  Scratch scratch;
-  const auto keep = [&](const Tensor& tensor, const std::string& why) {
-    kept.push_back(&tensor);
-    summary.kept.push_back({tensor.name, why});
-  };
-  for (std::size_t i = 0; i < selections.size(); ++i) {
-    const Tensor& tensor = header.tensors[i];
-    if (!selections[i].packed) {
-      keep(tensor, selections[i].why);
-      continue;
-    }
-    ahead.advance(header.data_begin() + tensor.begin);
-    auto record =
-        pack_tensor(source, tensor, selections[i], options.codec, sink, meter, scratch, facts);
-    if (!record) {
-      keep(tensor, "F16 with values that are not BF16: 12 bits cannot hold them");
-      continue;
-    }
-    ++summary.tensors_packed;
-    summary.weights_packed += selections[i].matrices * selections[i].n * selections[i].k;
-    const std::uint64_t size_bytes = record->end;
-    summary.packed_bytes += size_bytes;
-    place(std::move(*record), size_bytes);
-  }
-  for (const Tensor* tensor : by_element_size(kept)) {
-    TensorRecord record{.original = *tensor};
-    record.xxh3 = copy_tensor(source, *tensor, sink, meter);
-    place(std::move(record), tensor->size_bytes());
-  }
-  summary.exceptions += facts.exceptions;
-  summary.raw16_matrices += facts.raw16_matrices;
-  const std::string text = write_header(source, records, data_begin);
-  out.write_at(0, std::as_bytes(std::span(text)));
-  out.finish();
+  FilePacker packer(source, working, options, workspace, meter, summary);
+  packer.run();
   return describe(PackedFile(working));
 }
 

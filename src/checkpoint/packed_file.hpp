@@ -2,6 +2,7 @@
 // One safetensors file packed, unpacked, verified; checkpoint.hpp does it for directories, too.
 #pragma once
 
+#include "checkpoint/buffer_pool.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/packed_header.hpp"
 #include "checkpoint/safetensors_file.hpp"
@@ -33,7 +34,7 @@ std::uint64_t expected_bytes(const SafetensorsFile& source,
 
 /// Writes the packed file at `working`, complete on the disk when it returns; adds to `summary`.
 PackedFileResult pack_file(const SafetensorsFile& source, const std::string& working,
-                           const PackCheckpointOptions& options, Meter& meter,
+                           const PackCheckpointOptions& options, Workspace& workspace, Meter& meter,
                            PackSummary& summary);
 
 /// What a packed file says of itself, as pack_file() returned it.
@@ -41,7 +42,8 @@ PackedFileResult describe(const PackedFile& packed);
 
 /// Writes the original file at `working`, complete on the disk when it returns.
 /// Errors: corrupt_data, io_error.
-void unpack_file(const PackedFile& packed, const std::string& working, Meter& meter);
+void unpack_file(const PackedFile& packed, const std::string& working, Workspace& workspace,
+                 Meter& meter);
 
 /// What is verified, and against what.
 struct VerifyRequest {
@@ -52,6 +54,7 @@ struct VerifyRequest {
 };
 
 /// Adds to `summary.problems` whatever is wrong with the file. Errors: io_error.
-void verify_file(const VerifyRequest& request, Meter& meter, VerifySummary& summary);
+void verify_file(const VerifyRequest& request, Workspace& workspace, Meter& meter,
+                 VerifySummary& summary);
 
 }  // namespace slimgemm::checkpoint

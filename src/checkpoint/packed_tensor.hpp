@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tensor's way into its packed bytes and back, a matrix at a time: in memory are one matrix and
-// its packed form.
+// Tensors on their way into packed bytes and back, a matrix at a time. In memory are two matrices,
+// one that is worked on and one that is read meanwhile, and pieces of what is made of them.
 #pragma once
 
 #include <slimgemm/packed.hpp>
 
 #include "checkpoint/meter.hpp"
+#include "checkpoint/output_file.hpp"
+#include "checkpoint/part_reader.hpp"
 #include "checkpoint/safetensors_file.hpp"
 #include "checkpoint/selection.hpp"
-#include "support/aligned_buffer.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace slimgemm::checkpoint {
-
-/// Every packed matrix starts at a multiple of this, in its tensor and in the file.
-inline constexpr std::uint64_t matrix_alignment = 256;
-
-/// Takes bytes that belong at `offset` of a tensor.
-using Sink = std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)>;
 
 /// What the record of a tensor says about its bytes.
 struct TensorRecord {
@@ -44,15 +37,14 @@ struct TensorRecord {
   }
 };
 
-/// Memory for one matrix, used again for the next: fresh memory costs more time than packing.
-class Scratch {
- public:
-  /// So many bytes, with undefined contents, until the next call. Errors: out_of_memory.
-  std::span<std::byte> get(std::uint64_t size_bytes);
-
- private:
-  std::unique_ptr<AlignedBuffer> buffer_;
-};
+/// Adds a matrix's encoding to that of its tensor.
+inline void note_encoding(std::string& encoding, const char* name) {
+  if (encoding.empty()) {
+    encoding = name;
+  } else if (encoding != name) {
+    encoding = "mixed";
+  }
+}
 
 /// What packing found, for reports.
 struct PackedFacts {
@@ -60,24 +52,28 @@ struct PackedFacts {
   std::uint64_t raw16_matrices = 0;
 };
 
-/// Packs the tensor and hands the bytes to `sink`, each matrix padded to a multiple of 256 bytes.
-/// Fills in encoding, offsets, xxh3, matrices, n, k and the size as [begin, end) from begin 0.
-/// Nothing where an FP16 tensor holds a value that BF16 has not: it is to be kept as it is.
-/// Errors: io_error, out_of_memory, those of pack().
-std::optional<TensorRecord> pack_tensor(const SafetensorsFile& source, const Tensor& tensor,
-                                        const Selection& selection, const PackOptions& options,
-                                        const Sink& sink, Meter& meter, Scratch& scratch,
-                                        PackedFacts& facts);
+/// Packs the matrix, which it may change, and appends it to `record` and to `out`, padded to a
+/// multiple of 256 bytes; the record's data begins at byte `place` of the file. False where it is
+/// FP16 and holds a value that BF16 has not: the tensor is to be kept as it is. Errors: io_error,
+/// out_of_memory, those of pack().
+bool pack_matrix(std::span<std::byte> dense, const PackOptions& options, std::uint64_t place,
+                 TensorRecord& record, OutputFile& out, PackedFacts& facts);
 
-/// Copies the tensor's bytes to `sink` in pieces and returns their XXH3.
-std::uint64_t copy_tensor(const SafetensorsFile& source, const Tensor& tensor, const Sink& sink,
-                          Meter& meter);
+/// Where the bytes of tensors go that are restored, and what is wrong with them.
+class RestoreTarget {
+ public:
+  virtual ~RestoreTarget() = default;
+  /// The original bytes of this tensor follow, in order.
+  virtual PieceSink& begin(const TensorRecord& record) = 0;
+  /// All of them were given and are right, or `problem` says why not.
+  virtual void end(const TensorRecord& record, const std::string& problem) = 0;
+};
 
-/// Gives the original bytes of a tensor, in order, to `sink`: unpacks it, or copies it where it is
-/// not packed. `stored` is where it lies in `file`.
-/// Errors: corrupt_data naming the tensor and what is wrong with its bytes: any that are not
-/// exactly what the record and docs/format.md ask for. io_error, out_of_memory, what `sink` throws.
-void restore_tensor(const SafetensorsFile& file, const Tensor& stored, const TensorRecord& record,
-                    const Sink& sink, Meter& meter, Scratch& scratch);
+/// Gives the original bytes of all tensors, in the order of `records`: unpacks them, or copies them
+/// where they are not packed. A problem names the tensor and what is wrong with its bytes: any that
+/// are not exactly what the record and docs/format.md ask for.
+/// Errors: io_error, out_of_memory, what `target` throws.
+void restore_tensors(const SafetensorsFile& file, const std::vector<const TensorRecord*>& records,
+                     Workspace& workspace, Meter& meter, RestoreTarget& target);
 
 }  // namespace slimgemm::checkpoint

@@ -60,18 +60,25 @@ std::string refuse_dtype(const Tensor& tensor, const SelectOptions& options) {
   return fmt::format("dtype {}", printable(tensor.dtype));
 }
 
+// Of an n x k matrix, padded to where the next one begins.
+std::uint64_t matrix_bytes(Encoding encoding, std::uint64_t n, std::uint64_t k) {
+  Contents contents{.encoding = encoding, .n = n, .k = k};
+  if (encoding == Encoding::split12) {
+    contents.group_count = format::tiles_along(n, format::tile_rows);
+  }
+  const auto header = lay_out(contents);
+  return header ? align_matrix(header->total_bytes) : std::numeric_limits<std::uint64_t>::max();
+}
+
 }  // namespace
 
 bool matches(const std::string& glob, const std::string& name) {
   return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
 }
 
-std::uint64_t split12_bytes(std::uint64_t n, std::uint64_t k) {
-  const auto header = lay_out({.encoding = Encoding::split12,
-                               .n = n,
-                               .k = k,
-                               .group_count = format::tiles_along(n, format::tile_rows)});
-  return header ? header->total_bytes : std::numeric_limits<std::uint64_t>::max();
+std::uint64_t expected_packed_bytes(const Tensor& tensor, const Selection& selection) {
+  const Encoding encoding = tensor.dtype == "F32" ? Encoding::raw32 : Encoding::split12;
+  return selection.matrices * matrix_bytes(encoding, selection.n, selection.k);
 }
 
 Selection select(const Tensor& tensor, const SelectOptions& options) {
@@ -93,7 +100,7 @@ Selection select(const Tensor& tensor, const SelectOptions& options) {
   }
   // Padding to whole tiles can cost more than 12 bits save.
   if (tensor.dtype != "F32" &&
-      split12_bytes(selection.n, selection.k) >= 2 * selection.n * selection.k) {
+      matrix_bytes(Encoding::split12, selection.n, selection.k) >= 2 * selection.n * selection.k) {
     return keep("too small: padded to tiles of 16 x 64 it would not shrink");
   }
   return selection;

@@ -43,7 +43,15 @@ bool matches(const std::string& glob, const std::string& name);
 /// The name that a packed tensor has in the packed file.
 inline std::string packed_name(const std::string& name) { return name + "_packed"; }
 
-/// Bytes of an n x k BF16 matrix in split12 without exceptions beyond one group a row tile.
-std::uint64_t split12_bytes(std::uint64_t n, std::uint64_t k);
+/// Every packed matrix starts at a multiple of this, in its tensor and in the file.
+inline constexpr std::uint64_t matrix_alignment = 256;
+
+/// The next multiple of it.
+constexpr std::uint64_t align_matrix(std::uint64_t value) {
+  return (value + matrix_alignment - 1) / matrix_alignment * matrix_alignment;
+}
+
+/// Bytes that the packed tensor takes without exceptions beyond one group a row tile.
+std::uint64_t expected_packed_bytes(const Tensor& tensor, const Selection& selection);
 
 }  // namespace slimgemm::checkpoint

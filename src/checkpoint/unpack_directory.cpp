@@ -41,7 +41,7 @@ std::uint64_t original_bytes(const std::string& directory, const Manifest& manif
 }
 
 void unpack_one(const std::string& in, const std::string& working, const FileRecord& file,
-                Meter& meter) {
+                Workspace& workspace, Meter& meter) {
   const std::string from = join(in, file.name);
   const std::string to = join(working, file.name);
   meter.stage(file.name);
@@ -51,7 +51,7 @@ void unpack_one(const std::string& in, const std::string& working, const FileRec
     return;
   }
   if (file.kind == FileKind::copied) {
-    const CopiedFile copied = copy_file(from, to, meter);
+    const CopiedFile copied = copy_file(from, to, workspace, meter);
     if (copied.bytes != file.bytes || copied.xxh3 != file.xxh3) {
       corrupt(from, fmt::format("it has {} bytes of XXH3 {}: {} says {} of {}", copied.bytes,
                                 copied.xxh3, manifest_name, file.bytes, file.xxh3));
@@ -65,18 +65,20 @@ void unpack_one(const std::string& in, const std::string& working, const FileRec
                               "{}, the manifest {}",
                               manifest_name, packed.seal_digits(), file.xxh3));
   }
-  unpack_file(packed, to, meter);
+  unpack_file(packed, to, workspace, meter);
 }
 
 // As packing does: each file is complete before the state names it, and a run that was killed is
 // gone on with.
 class DirectoryUnpacker {
  public:
-  DirectoryUnpacker(const std::string& in, const std::string& out, Meter& meter)
+  DirectoryUnpacker(const std::string& in, const std::string& out, Workspace& workspace,
+                    Meter& meter)
       : in_(in),
         out_(out),
         working_(working_name(out)),
         manifest_(read_manifest(in)),
+        workspace_(workspace),
         meter_(meter) {}
 
   UnpackSummary run(const Stopwatch& stopwatch) {
@@ -122,7 +124,7 @@ class DirectoryUnpacker {
       return;
     }
     FinishedFile finished{.source = facts_of(file.name)};
-    unpack_one(in_, working_, file, meter_);
+    unpack_one(in_, working_, file, workspace_, meter_);
     finished.record = {.name = file.name,
                        .kind = FileKind::copied,
                        .bytes = source_facts(join(working_, file.name)).bytes,
@@ -135,6 +137,7 @@ class DirectoryUnpacker {
   const std::string& out_;
   const std::string working_;
   const Manifest manifest_;
+  Workspace& workspace_;
   Meter& meter_;
   std::unique_ptr<DirectoryLock> lock_;
   PackState state_;
@@ -143,8 +146,12 @@ class DirectoryUnpacker {
 class DirectoryVerifier {
  public:
   DirectoryVerifier(const std::string& packed, const std::string& against,
-                    const std::string& ignored, Meter& meter)
-      : packed_(packed), against_(against), ignored_(ignored), meter_(meter) {}
+                    const std::string& ignored, Workspace& workspace, Meter& meter)
+      : packed_(packed),
+        against_(against),
+        ignored_(ignored),
+        workspace_(workspace),
+        meter_(meter) {}
 
   VerifySummary run() {
     const Stopwatch stopwatch;
@@ -196,12 +203,13 @@ class DirectoryVerifier {
     }
   }
 
-  static bool is_content(const std::string& path, const FileRecord& file) {
+  bool is_content(const std::string& path, const FileRecord& file) const {
     if (source_facts(path).bytes != file.bytes) return false;
     Meter silent{nullptr};
     try {
-      return file.kind == FileKind::packed ? PackedFile(path).seal_digits() == file.xxh3
-                                           : hash_file(path, "", silent).xxh3 == file.xxh3;
+      return file.kind == FileKind::packed
+                 ? PackedFile(path).seal_digits() == file.xxh3
+                 : hash_file(path, "", workspace_, silent).xxh3 == file.xxh3;
     } catch (const Error&) {
       return false;
     }
@@ -222,13 +230,13 @@ class DirectoryVerifier {
                    .label = printable(file.name),
                    .against = original,
                    .header_xxh3 = file.xxh3},
-                  meter_, summary_);
+                  workspace_, meter_, summary_);
       return;
     }
     ++summary_.files;
     summary_.bytes += bytes;
     const bool copied = file.kind == FileKind::copied;
-    const HashedFile found = hash_file(path, copied ? original : "", meter_);
+    const HashedFile found = hash_file(path, copied ? original : "", workspace_, meter_);
     if (found.xxh3 != file.xxh3) {
       report(file.name, fmt::format("it was changed: its XXH3 is {}, the manifest says {}",
                                     found.xxh3, file.xxh3));
@@ -264,6 +272,7 @@ class DirectoryVerifier {
   const std::string& packed_;
   const std::string& against_;
   const std::string& ignored_;
+  Workspace& workspace_;
   Meter& meter_;
   Manifest manifest_;
   Listing listing_;
@@ -273,14 +282,15 @@ class DirectoryVerifier {
 
 }  // namespace
 
-UnpackSummary unpack_directory(const std::string& in, const std::string& out, Meter& meter) {
+UnpackSummary unpack_directory(const std::string& in, const std::string& out, Workspace& workspace,
+                               Meter& meter) {
   const Stopwatch stopwatch;
-  return DirectoryUnpacker(in, out, meter).run(stopwatch);
+  return DirectoryUnpacker(in, out, workspace, meter).run(stopwatch);
 }
 
 VerifySummary verify_directory(const std::string& packed, const std::string& against,
-                               const std::string& ignored, Meter& meter) {
-  return DirectoryVerifier(packed, against, ignored, meter).run();
+                               const std::string& ignored, Workspace& workspace, Meter& meter) {
+  return DirectoryVerifier(packed, against, ignored, workspace, meter).run();
 }
 
 }  // namespace slimgemm::checkpoint

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/file_io.hpp"
+#include "checkpoint/errors.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/packed_file.hpp"
-#include "support/aligned_buffer.hpp"
-#include "support/memory_keeper.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -13,7 +11,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 
 namespace slimgemm::checkpoint {
 namespace {
@@ -29,15 +26,6 @@ std::vector<const TensorRecord*> by_place(const std::vector<TensorRecord>& recor
   return sorted;
 }
 
-// The stored tensor as restore_tensor() wants it.
-Tensor stored_tensor(const TensorRecord& record) {
-  return {.name = record.stored_name(),
-          .dtype = record.packed ? "U8" : record.original.dtype,
-          .shape = {},
-          .begin = record.begin,
-          .end = record.end};
-}
-
 // The byte at which two runs of the same length differ, or nothing.
 std::optional<std::size_t> first_difference(std::span<const std::byte> a,
                                             std::span<const std::byte> b) {
@@ -45,70 +33,100 @@ std::optional<std::size_t> first_difference(std::span<const std::byte> a,
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
 }
 
-// Compares what is restored with the original file, a piece at a time.
-class Comparison {
+// Takes what is restored and compares it with the original file, if there is one.
+class Comparison : public PieceSink {
  public:
-  Comparison(const SafetensorsFile& original, const Tensor& tensor)
-      : original_(original), tensor_(tensor) {}
+  Comparison(const SafetensorsFile* original, BufferPool& pieces)
+      : original_(original), pieces_(pieces) {}
 
-  void operator()(std::uint64_t offset, std::span<const std::byte> bytes) {
-    constexpr std::size_t piece_bytes = std::size_t{1} << 22;
-    if (!buffer_) buffer_ = std::make_unique<AlignedBuffer>(std::min(piece_bytes, bytes.size()));
-    while (!bytes.empty() && !difference_) {
-      const std::span<std::byte> piece(buffer_->data(), std::min(buffer_->size(), bytes.size()));
-      original_.read(tensor_, offset, piece);
-      if (const auto at = first_difference(bytes.first(piece.size()), piece)) {
-        difference_ = offset + *at;
-      }
-      bytes = bytes.subspan(piece.size());
-      offset += piece.size();
-    }
+  void begin(const Tensor& tensor) {
+    tensor_ = &tensor;
+    offset_ = 0;
+    difference_.reset();
   }
-
+  std::span<std::byte> reserve(std::uint64_t, std::uint64_t most) override {
+    if (!piece_) piece_ = pieces_.take(Workspace::piece_bytes);
+    return {piece_->data(), std::min(most, piece_max())};
+  }
+  void commit(std::uint64_t size) override {
+    if (original_ != nullptr && !difference_) compare({piece_->data(), size});
+    offset_ += size;
+  }
+  [[nodiscard]] std::uint64_t piece_max() const override { return Workspace::piece_bytes; }
   [[nodiscard]] std::optional<std::uint64_t> difference() const { return difference_; }
 
  private:
-  const SafetensorsFile& original_;
-  const Tensor& tensor_;
-  std::unique_ptr<AlignedBuffer> buffer_;
+  void compare(std::span<const std::byte> bytes) {
+    if (!other_) other_ = pieces_.take(Workspace::piece_bytes);
+    const std::span<std::byte> theirs(other_->data(), bytes.size());
+    original_->read(*tensor_, offset_, theirs);
+    if (const auto at = first_difference(bytes, theirs)) difference_ = offset_ + *at;
+  }
+
+  const SafetensorsFile* original_;
+  BufferPool& pieces_;
+  BufferPool::Lease piece_;
+  BufferPool::Lease other_;
+  const Tensor* tensor_ = nullptr;
+  std::uint64_t offset_ = 0;
   std::optional<std::uint64_t> difference_;
+};
+
+// Puts the tensors where they belong in the original file; the first problem ends it.
+class FileTarget : public RestoreTarget {
+ public:
+  FileTarget(OutputFile& out, std::uint64_t data_begin, const std::string& path)
+      : out_(out), data_begin_(data_begin), path_(path) {}
+
+  PieceSink& begin(const TensorRecord& record) override {
+    out_.seek(data_begin_ + record.original.begin);
+    return out_;
+  }
+  void end(const TensorRecord&, const std::string& problem) override {
+    if (!problem.empty()) corrupt(path_, problem);
+  }
+
+ private:
+  OutputFile& out_;
+  std::uint64_t data_begin_;
+  const std::string& path_;
+};
+
+// Collects the problems of all tensors.
+class VerifyTarget : public RestoreTarget {
+ public:
+  VerifyTarget(const VerifyRequest& request, const SafetensorsFile* original, BufferPool& pieces,
+               VerifySummary& summary)
+      : request_(request), summary_(summary), comparison_(original, pieces) {}
+
+  PieceSink& begin(const TensorRecord& record) override {
+    comparison_.begin(record.original);
+    return comparison_;
+  }
+  void end(const TensorRecord& record, const std::string& problem) override {
+    if (!problem.empty()) report(problem);
+    if (comparison_.difference()) {
+      report(fmt::format("tensor {} differs from {} at byte {} of it",
+                         printable(record.original.name), request_.against,
+                         *comparison_.difference()));
+    }
+    ++summary_.tensors;
+  }
+
+ private:
+  void report(const std::string& problem) {
+    summary_.problems.push_back(fmt::format("{}: {}", request_.label, problem));
+  }
+
+  const VerifyRequest& request_;
+  VerifySummary& summary_;
+  Comparison comparison_;
 };
 
 std::string without_path(const std::string& message, const std::string& path) {
   const std::string prefix = path + ": ";
   return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
 }
-
-}  // namespace
-
-void unpack_file(const PackedFile& packed, const std::string& working, Meter& meter) {
-  packed.require_sound();
-  const SafetensorsFile& file = packed.file();
-  OutputFile out(working);
-  ReadAhead ahead(file.descriptor(), file.file_bytes());
-  const std::string& text = packed.original_header_text();
-  const std::uint64_t header_bytes = text.size();
-  out.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
-  out.write_at(length_bytes, std::as_bytes(std::span(text)));
-  const std::uint64_t data_begin = length_bytes + header_bytes;
-  const MemoryKeeper keeper;
-  Scratch scratch;
-  for (const TensorRecord* record : by_place(packed.records())) {
-    ahead.advance(file.header().data_begin() + record->begin);
-    const Sink sink = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-      out.write_at(data_begin + record->original.begin + offset, bytes);
-    };
-    try {
-      restore_tensor(file, stored_tensor(*record), *record, sink, meter, scratch);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::corrupt_data) throw;
-      throw Error(error.code(), fmt::format("{}: {}", file.path(), error.what()));
-    }
-  }
-  out.finish();
-}
-
-namespace {
 
 // Opens both files; null and a problem where the packed one or the original cannot be read as such.
 std::unique_ptr<PackedFile> open_for_verification(const VerifyRequest& request,
@@ -140,39 +158,29 @@ std::unique_ptr<PackedFile> open_for_verification(const VerifyRequest& request,
 
 }  // namespace
 
-void verify_file(const VerifyRequest& request, Meter& meter, VerifySummary& summary) {
+void unpack_file(const PackedFile& packed, const std::string& working, Workspace& workspace,
+                 Meter& meter) {
+  packed.require_sound();
+  const SafetensorsFile& file = packed.file();
+  OutputFile out(working, workspace.pieces);
+  const std::string& text = packed.original_header_text();
+  const std::uint64_t header_bytes = text.size();
+  out.write(std::as_bytes(std::span(&header_bytes, 1)));
+  out.write(std::as_bytes(std::span(text)));
+  FileTarget target(out, length_bytes + header_bytes, file.path());
+  restore_tensors(file, by_place(packed.records()), workspace, meter, target);
+  out.finish();
+}
+
+void verify_file(const VerifyRequest& request, Workspace& workspace, Meter& meter,
+                 VerifySummary& summary) {
   ++summary.files;
   std::unique_ptr<SafetensorsFile> original;
   const auto packed = open_for_verification(request, original, summary.problems);
   if (!packed) return;
-  const SafetensorsFile& file = packed->file();
-  ReadAhead ahead(file.descriptor(), file.file_bytes());
-  const MemoryKeeper keeper;
-  Scratch scratch;
-  for (const TensorRecord* record : by_place(packed->records())) {
-    ahead.advance(file.header().data_begin() + record->begin);
-    std::optional<Comparison> comparison;
-    if (original) comparison.emplace(*original, record->original);
-    const Sink sink = [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-      if (comparison) (*comparison)(offset, bytes);
-    };
-    const auto report = [&](const std::string& problem) {
-      summary.problems.push_back(fmt::format("{}: {}", request.label, problem));
-    };
-    try {
-      restore_tensor(file, stored_tensor(*record), *record, sink, meter, scratch);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::corrupt_data) throw;
-      report(error.what());
-    }
-    if (comparison && comparison->difference()) {
-      report(fmt::format("tensor {} differs from {} at byte {} of it",
-                         printable(record->original.name), request.against,
-                         *comparison->difference()));
-    }
-    ++summary.tensors;
-  }
-  summary.bytes += file.file_bytes();
+  VerifyTarget target(request, original.get(), workspace.pieces, summary);
+  restore_tensors(packed->file(), by_place(packed->records()), workspace, meter, target);
+  summary.bytes += packed->file().file_bytes();
 }
 
 }  // namespace slimgemm::checkpoint

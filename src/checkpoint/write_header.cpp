@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/packed_header.hpp"
 #include "checkpoint/xxh3.hpp"
+#include "support/checks.hpp"
 
 #include <slimgemm/error.hpp>
 
@@ -62,7 +63,10 @@ std::string json_text(const SafetensorsFile& source, const std::vector<TensorRec
 
 std::uint64_t reserve_header(const SafetensorsFile& source,
                              const std::vector<TensorRecord>& planned) {
-  constexpr std::uint64_t longest = std::numeric_limits<std::uint64_t>::max();
+  // More than any place in the packed file: padding makes a matrix about a thousand times as large
+  // at most, exceptions five times.
+  const std::uint64_t longest = checked_multiply(source.file_bytes(), std::uint64_t{1} << 13)
+                                    .value_or(std::numeric_limits<std::uint64_t>::max());
   std::vector<TensorRecord> records = planned;
   for (TensorRecord& record : records) {
     record.encoding = "split12";

@@ -2,6 +2,9 @@
 // The host packer. BF16: count the exponents, choose window and encoding, count the exceptions of
 // every row tile, then write each row tile (its tiles and its exception groups) in one pass. Every
 // pass runs over row tiles or elements in parallel, and what it writes does not depend on how.
+#include "codec/pack_plan.hpp"
+
+#include "codec/checksum.hpp"
 #include "codec/exponents.hpp"
 #include "codec/packed_access.hpp"
 #include "codec/row_tiles.hpp"
@@ -20,17 +23,8 @@ namespace slimgemm {
 namespace {
 
 template <class T>
-struct Matrix {
-  const T* data;
-  std::size_t n;
-  std::size_t k;
-  [[nodiscard]] std::size_t row_tiles() const { return format::tiles_along(n, format::tile_rows); }
-  [[nodiscard]] std::size_t k_tiles() const { return format::tiles_along(k, format::tile_k); }
-};
-
-template <class T>
-Matrix<T> check_matrix(std::span<const T> w, std::int64_t n, std::int64_t k,
-                       const PackOptions& options) {
+void check_matrix(std::span<const T> w, std::int64_t n, std::int64_t k,
+                  const PackOptions& options) {
   check_pack_arguments(n, k, options);
   const auto size = static_cast<std::uint64_t>(n) * static_cast<std::uint64_t>(k);
   if (w.size() != size) {
@@ -38,8 +32,14 @@ Matrix<T> check_matrix(std::span<const T> w, std::int64_t n, std::int64_t k,
                 "w has " + std::to_string(w.size()) + " elements: must be n * k = " +
                     std::to_string(n) + " * " + std::to_string(k) + " = " + std::to_string(size));
   }
-  return {w.data(), static_cast<std::size_t>(n), static_cast<std::size_t>(k)};
 }
+
+template <class T>
+struct Matrix {
+  const T* data;
+  std::size_t n;
+  std::size_t k;
+};
 
 // A 16 x 64 tile of the matrix where it lies, or at the matrix's edge a copy that is filled up.
 template <class T>
@@ -114,63 +114,19 @@ void push_exceptions(const TileSource<std::uint16_t>& tile, std::size_t column, 
   }
 }
 
-// Writes all tiles in their raw order with encode(tile source, tile).
-template <class T, class Encode>
-void write_raw_tiles(const Matrix<T>& w, std::byte* tiles, std::size_t bytes, int threads,
-                     const Encode& encode) {
-  codec::for_row_tiles(w.n, w.k, threads, [&](std::size_t r) {
-    TileSource<T> source(T{});
-    for (std::size_t t = 0; t < w.k_tiles(); ++t) {
-      source.load(w, r * format::tile_rows, t * format::tile_k);
-      encode(source, tiles + (r * w.k_tiles() + t) * bytes);
-    }
-  });
+// Loads the tiles of one row tile, one by one: body(source, column, index).
+template <class T, class Body>
+void for_tiles(const Matrix<T>& w, std::uint64_t row_tile, T padding, const Body& body) {
+  TileSource<T> source(padding);
+  for (std::size_t column = 0, t = 0; column < w.k; column += format::tile_k, ++t) {
+    source.load(w, row_tile * format::tile_rows, column);
+    body(source, column, t);
+  }
 }
 
-PackedMatrix pack_raw16(const Matrix<std::uint16_t>& w, bool has_nonfinite, int threads) {
-  const format::Header header = make_header({.encoding = Encoding::raw16, .n = w.n, .k = w.k});
-  AlignedBuffer buffer(header.total_bytes);
-  write_raw_tiles(w, buffer.data() + header.tiles_offset, format::raw16_tile_bytes, threads,
-                  [](const TileSource<std::uint16_t>& source, std::byte* tile) {
-                    codec::encode_raw16(source.data, source.stride, tile);
-                  });
-  finish(buffer, header, has_nonfinite);
-  return PackedAccess::adopt(std::move(buffer));
-}
-
-PackedMatrix pack_split12(const Matrix<std::uint16_t>& w, const Bf16Encoding& choice,
-                          const AlignedBuffer& extra_begin, std::uint64_t group_count,
-                          int threads) {
-  const format::Header header = make_header({.encoding = Encoding::split12,
-                                             .n = w.n,
-                                             .k = w.k,
-                                             .window_base = choice.window_base,
-                                             .exception_count = choice.exception_count,
-                                             .group_count = group_count});
-  AlignedBuffer buffer(header.total_bytes);
-  const std::size_t row_tiles = w.row_tiles();
-  std::memcpy(buffer.data() + header.extra_offset, extra_begin.data(), extra_begin.size());
-  const auto* begins = reinterpret_cast<const std::uint32_t*>(extra_begin.data());
-  auto* all_groups =
-      reinterpret_cast<format::ExceptionGroup*>(buffer.data() + header.groups_offset);
-  std::byte* tiles = buffer.data() + header.tiles_offset;
-  const codec::WindowBytes window(choice.window_base);
-  codec::for_row_tiles(w.n, w.k, threads, [&](std::size_t r) {
-    // The window's smallest number is encoded as zero bits, which padding must be.
-    TileSource<std::uint16_t> source(static_cast<std::uint16_t>(choice.window_base << 7));
-    GroupWriter groups(all_groups, row_tiles, r, begins);
-    for (std::size_t t = 0; t < w.k_tiles(); ++t) {
-      const std::size_t column = t * format::tile_k;
-      source.load(w, r * format::tile_rows, column);
-      const bool any_outside =
-          codec::encode_split12(source.data, source.stride, window,
-                                tiles + (r * w.k_tiles() + t) * format::split12_tile_bytes);
-      if (any_outside) push_exceptions(source, column, choice.window_base, groups);
-    }
-    groups.fill_up();
-  });
-  finish(buffer, header, choice.has_nonfinite);
-  return PackedAccess::adopt(std::move(buffer));
+template <class T>
+Matrix<T> matrix(std::span<const T> w, const format::Header& header) {
+  return {w.data(), header.n, header.k};
 }
 
 bool is_nonfinite(float value) {
@@ -179,45 +135,143 @@ bool is_nonfinite(float value) {
   return (bits & 0x7F800000) == 0x7F800000;
 }
 
+PackedMatrix pack_whole(codec::PackPlan& plan) {
+  const format::Header& header = plan.header();
+  AlignedBuffer buffer(header.total_bytes);
+  std::memset(buffer.data(), 0, header.tiles_offset);
+  std::byte* const tiles = buffer.data() + header.tiles_offset;
+  plan.encode(0, plan.row_tiles(), tiles);
+  const std::span<const std::byte> tail = plan.tail();
+  if (!tail.empty()) std::memcpy(tiles + header.tiles_bytes, tail.data(), tail.size());
+  const std::span<const std::byte> all(buffer.data(), buffer.size());
+  const format::Header sealed = plan.sealed_header(checksum(all.subspan(sizeof(header))));
+  std::memcpy(buffer.data(), &sealed, sizeof(sealed));
+  return PackedAccess::adopt(std::move(buffer));
+}
+
 }  // namespace
+
+namespace codec {
+
+PackPlan::PackPlan(std::span<const std::uint16_t> w, std::int64_t n, std::int64_t k,
+                   const PackOptions& options)
+    : bf16_(w), threads_(options.threads) {
+  check_matrix(w, n, k, options);
+  const Bf16Encoding choice =
+      choose_encoding(count_exponents(w, options.threads), options.max_exception_rate);
+  has_nonfinite_ = choice.has_nonfinite;
+  Contents contents{.encoding = Encoding::raw16,
+                    .n = static_cast<std::uint64_t>(n),
+                    .k = static_cast<std::uint64_t>(k)};
+  header_ = make_header(contents);
+  if (choice.encoding == Encoding::raw16) return;
+  AlignedBuffer extra((row_tiles() + 1) * sizeof(std::uint32_t));
+  const std::uint64_t group_count = count_groups(w, contents.k, choice.window_base, threads_,
+                                                 reinterpret_cast<std::uint32_t*>(extra.data()));
+  if (group_count > max_group_count) return;
+  contents.encoding = choice.encoding;
+  contents.window_base = choice.window_base;
+  contents.exception_count = choice.exception_count;
+  contents.group_count = group_count;
+  header_ = make_header(contents);
+  const std::uint64_t tail_begin = header_.tiles_offset + header_.tiles_bytes;
+  tail_ = AlignedBuffer(header_.total_bytes - tail_begin);
+  std::memset(tail_.data(), 0, tail_.size());
+  std::memcpy(tail_.data() + (header_.extra_offset - tail_begin), extra.data(), extra.size());
+}
+
+PackPlan::PackPlan(std::span<const float> w, std::int64_t n, std::int64_t k,
+                   const PackOptions& options)
+    : f32_(w), threads_(options.threads) {
+  check_matrix(w, n, k, options);
+  header_ = make_header({.encoding = Encoding::raw32,
+                         .n = static_cast<std::uint64_t>(n),
+                         .k = static_cast<std::uint64_t>(k)});
+}
+
+std::uint64_t PackPlan::row_tiles() const {
+  return format::tiles_along(header_.n, format::tile_rows);
+}
+
+std::uint64_t PackPlan::row_tile_bytes() const { return header_.tiles_bytes / row_tiles(); }
+
+format::ExceptionGroup* PackPlan::groups() {
+  const std::uint64_t tail_begin = header_.tiles_offset + header_.tiles_bytes;
+  return reinterpret_cast<format::ExceptionGroup*>(tail_.data() +
+                                                   (header_.groups_offset - tail_begin));
+}
+
+const std::uint32_t* PackPlan::extra_begin() const {
+  const std::uint64_t tail_begin = header_.tiles_offset + header_.tiles_bytes;
+  return reinterpret_cast<const std::uint32_t*>(tail_.data() + (header_.extra_offset - tail_begin));
+}
+
+void PackPlan::encode_split12(std::uint64_t row_tile, std::byte* tiles) {
+  const auto base = static_cast<int>(header_.window_base);
+  const WindowBytes window(base);
+  GroupWriter writer(groups(), row_tiles(), row_tile, extra_begin());
+  // The window's smallest number is encoded as zero bits, which padding must be.
+  const auto padding = static_cast<std::uint16_t>(base << 7);
+  for_tiles(matrix(bf16_, header_), row_tile, padding,
+            [&](const auto& source, std::size_t column, std::size_t t) {
+              const bool any_outside = codec::encode_split12(
+                  source.data, source.stride, window, tiles + t * format::split12_tile_bytes);
+              if (any_outside) push_exceptions(source, column, base, writer);
+            });
+  writer.fill_up();
+}
+
+void PackPlan::encode_raw16(std::uint64_t row_tile, std::byte* tiles) {
+  for_tiles(matrix(bf16_, header_), row_tile, std::uint16_t{0},
+            [&](const auto& source, std::size_t, std::size_t t) {
+              codec::encode_raw16(source.data, source.stride, tiles + t * format::raw16_tile_bytes);
+            });
+}
+
+void PackPlan::encode_raw32(std::uint64_t row_tile, std::byte* tiles) {
+  bool any = false;
+  for_tiles(matrix(f32_, header_), row_tile, 0.0F,
+            [&](const auto& source, std::size_t, std::size_t t) {
+              codec::encode_raw32(source.data, source.stride, tiles + t * format::raw32_tile_bytes);
+              for (std::size_t r = 0; r < format::tile_rows; ++r) {
+                for (std::size_t c = 0; c < format::tile_k; ++c) {
+                  any |= is_nonfinite(source.data[r * source.stride + c]);
+                }
+              }
+            });
+  if (any) has_nonfinite_.store(true, std::memory_order_relaxed);
+}
+
+void PackPlan::encode(std::uint64_t begin, std::uint64_t end, std::byte* tiles) {
+  const std::uint64_t bytes = row_tile_bytes();
+  for_row_tiles((end - begin) * format::tile_rows, header_.k, threads_, [&](std::uint64_t r) {
+    switch (encoding()) {
+      case Encoding::split12:
+        return encode_split12(begin + r, tiles + r * bytes);
+      case Encoding::raw16:
+        return encode_raw16(begin + r, tiles + r * bytes);
+      case Encoding::raw32:
+        return encode_raw32(begin + r, tiles + r * bytes);
+    }
+  });
+}
+
+format::Header PackPlan::sealed_header(std::uint64_t payload_xxh3) const {
+  return seal(header_, has_nonfinite_.load(), payload_xxh3);
+}
+
+}  // namespace codec
 
 PackedMatrix pack(std::span<const std::uint16_t> w, std::int64_t n, std::int64_t k,
                   const PackOptions& options) {
-  const Matrix<std::uint16_t> matrix = check_matrix(w, n, k, options);
-  const Bf16Encoding choice =
-      choose_encoding(count_exponents(w, options.threads), options.max_exception_rate);
-  if (choice.encoding == Encoding::raw16) {
-    return pack_raw16(matrix, choice.has_nonfinite, options.threads);
-  }
-  AlignedBuffer extra((matrix.row_tiles() + 1) * sizeof(std::uint32_t));
-  const std::uint64_t group_count = count_groups(w, matrix.k, choice.window_base, options.threads,
-                                                 reinterpret_cast<std::uint32_t*>(extra.data()));
-  if (group_count > max_group_count) {
-    return pack_raw16(matrix, choice.has_nonfinite, options.threads);
-  }
-  return pack_split12(matrix, choice, extra, group_count, options.threads);
+  codec::PackPlan plan(w, n, k, options);
+  return pack_whole(plan);
 }
 
 PackedMatrix pack(std::span<const float> w, std::int64_t n, std::int64_t k,
                   const PackOptions& options) {
-  const Matrix<float> matrix = check_matrix(w, n, k, options);
-  const format::Header header =
-      make_header({.encoding = Encoding::raw32, .n = matrix.n, .k = matrix.k});
-  AlignedBuffer buffer(header.total_bytes);
-  std::atomic<bool> has_nonfinite{false};
-  write_raw_tiles(matrix, buffer.data() + header.tiles_offset, format::raw32_tile_bytes,
-                  options.threads, [&](const TileSource<float>& source, std::byte* tile) {
-                    codec::encode_raw32(source.data, source.stride, tile);
-                    bool any = false;
-                    for (std::size_t r = 0; r < format::tile_rows; ++r) {
-                      for (std::size_t k = 0; k < format::tile_k; ++k) {
-                        any |= is_nonfinite(source.data[r * source.stride + k]);
-                      }
-                    }
-                    if (any) has_nonfinite.store(true, std::memory_order_relaxed);
-                  });
-  finish(buffer, header, has_nonfinite.load());
-  return PackedAccess::adopt(std::move(buffer));
+  codec::PackPlan plan(w, n, k, options);
+  return pack_whole(plan);
 }
 
 }  // namespace slimgemm

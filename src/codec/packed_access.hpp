@@ -30,6 +30,12 @@ struct PackedAccess {
   static PackedMatrix adopt(AlignedBuffer&& buffer);
   /// The same for bytes from outside: PackedMatrix::from_bytes() without the copy.
   static PackedMatrix check_and_adopt(AlignedBuffer&& buffer);
+  /// The same for bytes that stay where they are, at a multiple of 256, while the matrix and its
+  /// copies live. `payload_xxh3` is the checksum of what follows the header.
+  static PackedMatrix check_and_view(std::span<const std::byte> bytes, std::uint64_t payload_xxh3);
+
+ private:
+  static PackedMatrix hold(AlignedBuffer&& buffer, std::span<const std::byte> bytes);
 };
 
 }  // namespace slimgemm

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "codec/checksum.hpp"
 #include "codec/packed_access.hpp"
 #include "codec/validate.hpp"
 #include "support/parallel.hpp"
@@ -10,7 +11,8 @@
 namespace slimgemm {
 
 struct PackedMatrix::Storage {
-  AlignedBuffer buffer;
+  AlignedBuffer buffer;  // of no size where the bytes are another's
+  std::span<const std::byte> bytes;
   format::Header header;
 };
 
@@ -49,9 +51,7 @@ double PackedMatrix::bits_per_weight() const noexcept {
   return 8.0 * static_cast<double>(storage_->header.total_bytes) /
          (static_cast<double>(n()) * static_cast<double>(k()));
 }
-std::span<const std::byte> PackedMatrix::bytes() const noexcept {
-  return {storage_->buffer.data(), storage_->buffer.size()};
-}
+std::span<const std::byte> PackedMatrix::bytes() const noexcept { return storage_->bytes; }
 
 const format::Header& PackedAccess::header(const PackedMatrix& packed) noexcept {
   return packed.storage_->header;
@@ -85,16 +85,28 @@ std::span<const std::uint32_t> PackedAccess::extra_begin(const PackedMatrix& pac
 }
 
 PackedMatrix PackedAccess::adopt(AlignedBuffer&& buffer) {
-  format::Header header;
-  std::memcpy(&header, buffer.data(), sizeof(header));
-  return PackedMatrix(std::make_shared<const PackedMatrix::Storage>(
-      PackedMatrix::Storage{std::move(buffer), header}));
+  const std::span<const std::byte> bytes(buffer.data(), buffer.size());
+  return hold(std::move(buffer), bytes);
 }
 
 PackedMatrix PackedAccess::check_and_adopt(AlignedBuffer&& buffer) {
   const std::span<const std::byte> bytes(buffer.data(), buffer.size());
-  check_payload(bytes, check_header(bytes));
+  const format::Header header = check_header(bytes);
+  check_payload(bytes, header, checksum(bytes.subspan(sizeof(header))));
   return adopt(std::move(buffer));
+}
+
+PackedMatrix PackedAccess::check_and_view(std::span<const std::byte> bytes,
+                                          std::uint64_t payload_xxh3) {
+  check_payload(bytes, check_header(bytes), payload_xxh3);
+  return hold(AlignedBuffer(0), bytes);
+}
+
+PackedMatrix PackedAccess::hold(AlignedBuffer&& buffer, std::span<const std::byte> bytes) {
+  format::Header header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  return PackedMatrix(std::make_shared<const PackedMatrix::Storage>(
+      PackedMatrix::Storage{std::move(buffer), bytes, header}));
 }
 
 }  // namespace slimgemm

@@ -67,6 +67,17 @@ format::Header make_header(const Contents& c) {
                                             name(c.encoding) + " take more than 2^64 - 1 bytes");
 }
 
+format::Header seal(format::Header header, bool has_nonfinite, std::uint64_t payload_xxh3) {
+  header.flags = 0;
+  if (has_nonfinite) header.flags |= format::has_nonfinite;
+  if (!checksums_available()) return header;
+  header.flags |= format::has_checksums;
+  header.payload_xxh3 = payload_xxh3;
+  header.header_xxh3 =
+      checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(format::Header, header_xxh3)));
+  return header;
+}
+
 void finish(AlignedBuffer& buffer, format::Header header, bool has_nonfinite) {
   zero_fill(buffer, sizeof(header), header.tiles_offset);
   if (header.group_count != 0) {
@@ -74,15 +85,8 @@ void finish(AlignedBuffer& buffer, format::Header header, bool has_nonfinite) {
     zero_fill(buffer, header.groups_offset + header.group_count * sizeof(format::ExceptionGroup),
               header.extra_offset);
   }
-  header.flags = 0;
-  if (has_nonfinite) header.flags |= format::has_nonfinite;
-  if (checksums_available()) {
-    header.flags |= format::has_checksums;
-    const std::span<const std::byte> all(buffer.data(), buffer.size());
-    header.payload_xxh3 = checksum(all.subspan(sizeof(header)));
-    header.header_xxh3 =
-        checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(format::Header, header_xxh3)));
-  }
+  const std::span<const std::byte> all(buffer.data(), buffer.size());
+  header = seal(header, has_nonfinite, checksum(all.subspan(sizeof(header))));
   std::memcpy(buffer.data(), &header, sizeof(header));
 }
 

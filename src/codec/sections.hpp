@@ -30,6 +30,9 @@ std::optional<format::Header> lay_out(const Contents& contents);
 /// The same for packers. Errors: out_of_memory naming n and k.
 format::Header make_header(const Contents& contents);
 
+/// `header` with its flags and, where the build has checksums, with them.
+format::Header seal(format::Header header, bool has_nonfinite, std::uint64_t payload_xxh3);
+
 /// Zeroes the bytes of `buffer` between header, tiles, groups and extra, sets the flags and the
 /// checksums of `header` and writes it. The sections must be complete.
 void finish(AlignedBuffer& buffer, format::Header header, bool has_nonfinite);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "codec/unpack_rows.hpp"
+
 #include "codec/packed_access.hpp"
 #include "codec/row_tiles.hpp"
 #include "codec/sections.hpp"
@@ -27,19 +29,19 @@ void check_output(const PackedMatrix& packed, std::span<T> out) {
   }
 }
 
-// Writes the 16 rows of one row tile with decode(tile, rows, stride).
+// Writes the rows of one row tile with decode(tile, rows, stride).
 template <class T, class Decode>
-void unpack_row_tile(const PackedMatrix& packed, std::span<T> out, std::size_t row_tile,
+void unpack_row_tile(const PackedMatrix& packed, std::size_t row_tile, T* out,
                      const Decode& decode) {
   const auto n = static_cast<std::size_t>(packed.n());
   const auto k = static_cast<std::size_t>(packed.k());
   const std::size_t k_tiles = PackedAccess::k_tiles(packed);
   const auto bytes = static_cast<std::size_t>(format::tile_bytes(packed.encoding()));
-  const std::size_t row = row_tile * format::tile_rows;
-  const std::size_t rows = std::min<std::size_t>(format::tile_rows, n - row);
+  const std::size_t rows =
+      std::min<std::size_t>(format::tile_rows, n - row_tile * format::tile_rows);
   const std::byte* tile = PackedAccess::tiles(packed).data() + row_tile * k_tiles * bytes;
   for (std::size_t column = 0; column < k; column += format::tile_k, tile += bytes) {
-    T* target = out.data() + row * k + column;
+    T* target = out + column;
     const std::size_t columns = std::min<std::size_t>(format::tile_k, k - column);
     if (rows == format::tile_rows && columns == format::tile_k) {
       decode(tile, target, k);
@@ -53,54 +55,75 @@ void unpack_row_tile(const PackedMatrix& packed, std::span<T> out, std::size_t r
   }
 }
 
-void restore_exceptions(const format::ExceptionGroup& group, std::size_t row_tile, std::size_t k,
-                        std::uint16_t* out) {
+void restore_exceptions(const format::ExceptionGroup& group, std::size_t k, std::uint16_t* out) {
   for (const format::ExceptionEntry& entry : group.entries) {
     if (entry.row == format::unused_row) return;
-    out[(row_tile * format::tile_rows + entry.row) * k + entry.k] = entry.bits;
+    out[entry.row * k + entry.k] = entry.bits;
   }
 }
 
-template <class Body>
-void for_row_tiles(const PackedMatrix& packed, int threads, const Body& body) {
-  const format::Header& header = PackedAccess::header(packed);
-  codec::for_row_tiles(header.n, header.k, threads, body);
+// body(row_tile, its first row in `out`).
+template <class T, class Body>
+void for_row_tiles(const PackedMatrix& packed, std::uint64_t begin, std::span<T> out, int threads,
+                   const Body& body) {
+  const auto k = static_cast<std::uint64_t>(packed.k());
+  codec::for_row_tiles(out.size() / k, k, threads, [&](std::uint64_t r) {
+    body(begin + r, out.data() + r * format::tile_rows * k);
+  });
 }
 
-void unpack_split12(const PackedMatrix& packed, std::span<std::uint16_t> out, int threads) {
+void unpack_split12(const PackedMatrix& packed, std::uint64_t begin, std::span<std::uint16_t> out,
+                    int threads) {
   const codec::WindowBytes window(packed.window_base());
   const auto groups = PackedAccess::groups(packed);
   const auto extra_begin = PackedAccess::extra_begin(packed);
   const std::size_t row_tiles = PackedAccess::row_tiles(packed);
   const auto k = static_cast<std::size_t>(packed.k());
-  for_row_tiles(packed, threads, [&](std::size_t r) {
-    unpack_row_tile(packed, out, r,
-                    [&](const std::byte* tile, std::uint16_t* rows, std::size_t stride) {
-                      codec::decode_split12(tile, window, rows, stride);
+  for_row_tiles(packed, begin, out, threads, [&](std::uint64_t r, std::uint16_t* rows) {
+    unpack_row_tile(packed, r, rows,
+                    [&](const std::byte* tile, std::uint16_t* target, std::size_t stride) {
+                      codec::decode_split12(tile, window, target, stride);
                     });
-    restore_exceptions(groups[r], r, k, out.data());
+    restore_exceptions(groups[r], k, rows);
     for (std::uint32_t g = extra_begin[r]; g < extra_begin[r + 1]; ++g) {
-      restore_exceptions(groups[row_tiles + g], r, k, out.data());
+      restore_exceptions(groups[row_tiles + g], k, rows);
     }
   });
 }
 
 }  // namespace
 
-void unpack(const PackedMatrix& packed, std::span<std::uint16_t> out, int threads) {
-  check_output(packed, out);
+namespace codec {
+
+void unpack_rows(const PackedMatrix& packed, std::uint64_t row_tile, std::span<std::uint16_t> out,
+                 int threads) {
   if (packed.encoding() == Encoding::split12) {
-    unpack_split12(packed, out, threads);
+    unpack_split12(packed, row_tile, out, threads);
     return;
   }
-  for_row_tiles(packed, threads,
-                [&](std::size_t r) { unpack_row_tile(packed, out, r, codec::decode_raw16); });
+  slimgemm::for_row_tiles(packed, row_tile, out, threads,
+                          [&](std::uint64_t r, std::uint16_t* rows) {
+                            unpack_row_tile(packed, r, rows, decode_raw16);
+                          });
+}
+
+void unpack_rows(const PackedMatrix& packed, std::uint64_t row_tile, std::span<float> out,
+                 int threads) {
+  slimgemm::for_row_tiles(packed, row_tile, out, threads, [&](std::uint64_t r, float* rows) {
+    unpack_row_tile(packed, r, rows, decode_raw32);
+  });
+}
+
+}  // namespace codec
+
+void unpack(const PackedMatrix& packed, std::span<std::uint16_t> out, int threads) {
+  check_output(packed, out);
+  codec::unpack_rows(packed, 0, out, threads);
 }
 
 void unpack(const PackedMatrix& packed, std::span<float> out, int threads) {
   check_output(packed, out);
-  for_row_tiles(packed, threads,
-                [&](std::size_t r) { unpack_row_tile(packed, out, r, codec::decode_raw32); });
+  codec::unpack_rows(packed, 0, out, threads);
 }
 
 }  // namespace slimgemm

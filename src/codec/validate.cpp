@@ -145,9 +145,9 @@ format::Header check_header(std::span<const std::byte> packed) {
   return header;
 }
 
-void check_payload(std::span<const std::byte> packed, const format::Header& h) {
+void check_payload(std::span<const std::byte> packed, const format::Header& h, std::uint64_t xxh3) {
   if ((h.flags & format::has_checksums) != 0 && checksums_available()) {
-    expect("payload_xxh3", h.payload_xxh3, checksum(packed.subspan(sizeof(format::Header))),
+    expect("payload_xxh3", h.payload_xxh3, xxh3,
            "the checksum of the payload; the data is damaged");
   }
   check_gaps(packed, h);

@@ -6,6 +6,7 @@
 #include "format/layout.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace slimgemm {
@@ -14,7 +15,8 @@ namespace slimgemm {
 format::Header check_header(std::span<const std::byte> packed);
 
 /// The rest: checksum, padding, tiles and exceptions. `header` is that of `packed`, checked; packed
-/// starts at a multiple of 8 bytes.
-void check_payload(std::span<const std::byte> packed, const format::Header& header);
+/// starts at a multiple of 8 bytes. `xxh3` is what the payload's checksum is found to be.
+void check_payload(std::span<const std::byte> packed, const format::Header& header,
+                   std::uint64_t xxh3);
 
 }  // namespace slimgemm

@@ -17,13 +17,13 @@ void place_relative(const ExponentHistogram& histogram, int window_base, Relativ
   }
 }
 
-std::uint64_t total_of(const ExponentHistogram& histogram) {
+std::uint64_t total_of(std::span<const std::uint64_t> histogram) {
   return std::accumulate(histogram.begin(), histogram.end(), std::uint64_t{0});
 }
 
 }  // namespace
 
-double entropy_bits(const ExponentHistogram& histogram) {
+double entropy_bits(std::span<const std::uint64_t> histogram) {
   const auto total = static_cast<double>(total_of(histogram));
   double bits = 0;
   for (const std::uint64_t count : histogram) {

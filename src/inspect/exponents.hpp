@@ -22,7 +22,7 @@ using RelativeHistogram = std::array<std::uint64_t, relative_zero + 256>;
 
 /// Entropy in bits: the fewest bits an exponent can take on average under any code that codes one
 /// exponent at a time, knowing how often each occurs. 0 for an empty histogram.
-double entropy_bits(const ExponentHistogram& histogram);
+double entropy_bits(std::span<const std::uint64_t> histogram);
 
 /// Exact counts of one matrix, or the sum over several.
 struct ExponentStatistics {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/fit.hpp"
 
-#include "checkpoint/packed_tensor.hpp"
+#include "checkpoint/selection.hpp"
 #include "inspect/units.hpp"
 #include "support/checks.hpp"
 
@@ -33,13 +33,6 @@ void check(const FitQuery& query) {
       fmt::format("--context is {}; it must be 1 to {}", query.context.value_or(0), tokens_max));
 }
 
-// Bytes of the packed tensor without a single exception beyond what a group a row tile holds.
-std::uint64_t expected_packed_bytes(const checkpoint::Selection& selection) {
-  const std::uint64_t matrix = checkpoint::split12_bytes(selection.n, selection.k);
-  constexpr std::uint64_t alignment = checkpoint::matrix_alignment;
-  return selection.matrices * ((matrix + alignment - 1) / alignment * alignment);
-}
-
 void add_sizes(const Model& model, FitResult& result) {
   for (const ModelTensor& tensor : model.tensors()) {
     const std::uint64_t original = tensor.original.size_bytes();
@@ -51,8 +44,11 @@ void add_sizes(const Model& model, FitResult& result) {
     ++result.packed_tensors;
     result.packed_weights += tensor.selection.matrices * tensor.selection.n * tensor.selection.k;
     result.packed.weight_bytes +=
-        tensor.packed ? tensor.stored.size_bytes() : expected_packed_bytes(tensor.selection);
+        tensor.packed ? tensor.stored.size_bytes()
+                      : checkpoint::expected_packed_bytes(tensor.original, tensor.selection);
   }
+  result.unpacked.file_bytes = model.original_file_bytes();
+  result.packed.file_bytes = model.packed_file_bytes();
 }
 
 void choose_context(const Model& model, const FitQuery& query, FitResult& result) {

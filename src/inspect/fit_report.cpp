@@ -77,9 +77,11 @@ std::string fit_text(const Model& model, const FitQuery& query, const FitResult&
   fmt::format_to(out, "{}: {} of memory, {} for weights and KV cache\n\n", query.gpu,
                  bytes_text(query.memory_bytes), bytes_text(result.packed.usable_bytes));
   fmt::format_to(out, row, "", "unpacked", "packed");
+  const std::string about = result.is_packed || result.packed_tensors == 0 ? "" : "about ";
+  fmt::format_to(out, row, "files", bytes_text(result.unpacked.file_bytes),
+                 about + bytes_text(result.packed.file_bytes));
   fmt::format_to(out, row, "weights", bytes_text(result.unpacked.weight_bytes),
-                 (result.is_packed || result.packed_tensors == 0 ? "" : "about ") +
-                     bytes_text(result.packed.weight_bytes));
+                 about + bytes_text(result.packed.weight_bytes));
   fmt::format_to(out, row, "  fit", weights_text(result.unpacked), weights_text(result.packed));
   fmt::format_to(out, row, "  left for the KV cache", left_text(result.unpacked),
                  left_text(result.packed));
@@ -100,9 +102,13 @@ Json or_null(const std::optional<Value>& value) {
 }
 
 Json form_json(const Fit& fit) {
-  return {{"weight_bytes", fit.weight_bytes},       {"weights_fit", fit.weights_fit()},
-          {"left_bytes", fit.left_bytes()},         {"gpus_for_weights", fit.gpus_for_weights()},
-          {"kv_fits", or_null(fit.kv_fits)},        {"sequences_max", or_null(fit.sequences_max)},
+  return {{"file_bytes", fit.file_bytes},
+          {"weight_bytes", fit.weight_bytes},
+          {"weights_fit", fit.weights_fit()},
+          {"left_bytes", fit.left_bytes()},
+          {"gpus_for_weights", fit.gpus_for_weights()},
+          {"kv_fits", or_null(fit.kv_fits)},
+          {"sequences_max", or_null(fit.sequences_max)},
           {"context_max", or_null(fit.context_max)}};
 }
 

@@ -20,8 +20,6 @@ namespace {
 
 using checkpoint::printable;
 
-constexpr std::uint64_t alignment = checkpoint::matrix_alignment;
-
 class Reader {
  public:
   Reader(const Model& model, const InspectOptions& options, std::uint64_t total_bytes)
@@ -35,6 +33,19 @@ class Reader {
       tell(tensor);
     }
     return sum;
+  }
+
+  /// Of an FP16 tensor that is not packed.
+  Fp16Statistics read_fp16(const ModelTensor& tensor) {
+    follow(tensor);
+    const checkpoint::Selection& s = tensor.selection;
+    Fp16Counter counter;
+    for (std::size_t i = 0; i < s.matrices; ++i) {
+      read_weights(tensor, i);
+      counter.add(weights_, static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
+      tell(tensor);
+    }
+    return counter.statistics(s.packed);
   }
 
  private:
@@ -61,17 +72,21 @@ class Reader {
                       static_cast<double>(done_bytes_) / static_cast<double>(total_bytes_));
   }
 
-  ExponentStatistics read_plain(const ModelTensor& tensor, std::size_t matrix) {
+  void read_weights(const ModelTensor& tensor, std::size_t matrix) {
     const checkpoint::Selection& s = tensor.selection;
     const std::uint64_t bytes = s.n * s.k * sizeof(std::uint16_t);
     advance(bytes);
     weights_.resize(s.n * s.k);
     model_.file(tensor.file)
         .read(tensor.stored, matrix * bytes, std::as_writable_bytes(std::span(weights_)));
+  }
+
+  ExponentStatistics read_plain(const ModelTensor& tensor, std::size_t matrix) {
+    const checkpoint::Selection& s = tensor.selection;
+    read_weights(tensor, matrix);
     ExponentStatistics statistics =
         measure(weights_, static_cast<std::int64_t>(s.n), static_cast<std::int64_t>(s.k));
-    statistics.packed_bytes =
-        (statistics.packed_bytes + alignment - 1) / alignment * alignment;  // as pack writes it
+    statistics.packed_bytes = checkpoint::align_matrix(statistics.packed_bytes);  // as pack writes
     return statistics;
   }
 
@@ -134,6 +149,16 @@ checkpoint::Selection as_matrix(const checkpoint::Tensor& tensor) {
   return selection;
 }
 
+// The tensor with what pack --fp16 would do with it, if it is FP16.
+ModelTensor with_fp16(const Model& model, ModelTensor tensor) {
+  if (tensor.packed || tensor.original.dtype != "F16") return tensor;
+  checkpoint::SelectOptions options;
+  options.fp16 = true;
+  options.tied_embeddings = model.config() && model.config()->tie_word_embeddings;
+  tensor.selection = checkpoint::select(tensor.original, options);
+  return tensor;
+}
+
 ModelTensor choose_tensor(const Model& model, const std::string& name) {
   const ModelTensor* found = model.find(name);
   if (found == nullptr) {
@@ -149,25 +174,29 @@ ModelTensor choose_tensor(const Model& model, const std::string& name) {
                                             : "; names that contain it: ",
                             fmt::join(similar, ", ")));
   }
-  ModelTensor tensor = *found;
-  if (tensor.original.dtype != "BF16") {
+  ModelTensor tensor = with_fp16(model, *found);
+  const std::string& dtype = tensor.original.dtype;
+  if (dtype != "BF16" && dtype != "F16") {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("--tensor {}: its dtype is {}; only BF16 weights can be inspected",
-                            name, printable(tensor.original.dtype)));
+                fmt::format("--tensor {}: its dtype is {}; only BF16 and F16 weights can be "
+                            "inspected",
+                            name, printable(dtype)));
   }
-  if (!tensor.packed) {
+  if (tensor.packed) return tensor;
+  if (tensor.original.size_bytes() == 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("--tensor {}: it has no elements", name));
+  }
+  if (!tensor.selection.packed) {
     const checkpoint::Selection whole = as_matrix(tensor.original);
-    if (!tensor.selection.packed) {
-      tensor.selection.matrices = whole.matrices;
-      tensor.selection.n = whole.n;
-      tensor.selection.k = whole.k;
-    }
-    if (tensor.original.size_bytes() == 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--tensor {}: it has no elements", name));
-    }
+    tensor.selection.matrices = whole.matrices;
+    tensor.selection.n = whole.n;
+    tensor.selection.k = whole.k;
   }
   return tensor;
+}
+
+bool is_plain_fp16(const ModelTensor& tensor) {
+  return !tensor.packed && tensor.original.dtype == "F16";
 }
 
 bool is_measurable(const ModelTensor& tensor) {
@@ -177,9 +206,26 @@ bool is_measurable(const ModelTensor& tensor) {
 std::uint64_t bytes_to_read(const Model& model) {
   std::uint64_t bytes = 0;
   for (const ModelTensor& tensor : model.tensors()) {
-    if (is_measurable(tensor)) bytes += tensor.stored.size_bytes();
+    const bool read = is_measurable(tensor) ||
+                      (is_plain_fp16(tensor) && with_fp16(model, tensor).selection.packed);
+    if (read) bytes += tensor.stored.size_bytes();
   }
   return bytes;
+}
+
+void inspect_all(const Model& model, const InspectOptions& options, Inspection& inspection) {
+  Reader reader(model, options, bytes_to_read(model));
+  for (const ModelTensor& tensor : model.tensors()) {
+    if (is_measurable(tensor)) {
+      inspection.measured.push_back({&tensor, reader.read(tensor)});
+      continue;
+    }
+    inspection.others.push_back(
+        {&tensor, tensor.selection.packed ? "FP32, packed as it is" : tensor.selection.why});
+    if (!is_plain_fp16(tensor)) continue;
+    const ModelTensor fp16 = with_fp16(model, tensor);
+    if (fp16.selection.packed) inspection.fp16.push_back({&tensor, reader.read_fp16(fp16)});
+  }
 }
 
 void summarise(Inspection& inspection) {
@@ -219,26 +265,23 @@ double Inspection::ideal_bits() const {
 
 Inspection inspect(const Model& model, const InspectOptions& options) {
   Inspection inspection;
+  const ModelTensor* only = nullptr;
   if (!options.tensor.empty()) {
     const ModelTensor chosen = choose_tensor(model, options.tensor);
+    only = model.find(options.tensor);
     Reader reader(model, options, chosen.stored.size_bytes());
-    inspection.measured.push_back({model.find(options.tensor), reader.read(chosen)});
-  } else {
-    Reader reader(model, options, bytes_to_read(model));
-    for (const ModelTensor& tensor : model.tensors()) {
-      if (is_measurable(tensor)) {
-        inspection.measured.push_back({&tensor, reader.read(tensor)});
-      } else {
-        inspection.others.push_back(
-            {&tensor, tensor.selection.packed ? "FP32, packed as it is" : tensor.selection.why});
-      }
+    if (is_plain_fp16(chosen)) {
+      inspection.fp16.push_back({only, reader.read_fp16(chosen)});
+      inspection.others.push_back({only, only->selection.why});
+    } else {
+      inspection.measured.push_back({only, reader.read(chosen)});
     }
+  } else {
+    inspect_all(model, options, inspection);
   }
   summarise(inspection);
   inspection.gpu = options.gpu;
-  inspection.token =
-      token_cost(model, inspection.measured, options.gpu,
-                 options.tensor.empty() ? nullptr : inspection.measured.front().tensor);
+  inspection.token = token_cost(model, inspection.measured, options.gpu, only);
   return inspection;
 }
 

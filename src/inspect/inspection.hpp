@@ -3,6 +3,7 @@
 #pragma once
 
 #include "inspect/exponents.hpp"
+#include "inspect/fp16_statistics.hpp"
 #include "inspect/model.hpp"
 #include "lab/roofline.hpp"
 
@@ -34,6 +35,12 @@ struct OtherTensor {
   std::string why;
 };
 
+/// An FP16 tensor of a linear layer whose weights were counted; it is also among the others.
+struct MeasuredFp16 {
+  const ModelTensor* tensor = nullptr;
+  Fp16Statistics statistics;
+};
+
 /// What the roofline says one token costs: no kernel can read the weights faster.
 struct TokenCost {
   std::uint64_t layers = 0;  ///< matrices that a token is multiplied with, all experts counted
@@ -56,6 +63,7 @@ struct LayerSum {
 struct Inspection {
   std::vector<MeasuredTensor> measured;
   std::vector<OtherTensor> others;
+  std::vector<MeasuredFp16> fp16;
   ExponentStatistics total;    ///< of all measured
   double entropy_weights = 0;  ///< sum over tensors of entropy x weights
   std::map<std::int64_t, LayerSum> layers;
@@ -70,7 +78,7 @@ struct Inspection {
 
 /// Reads matrix by matrix: in memory are one matrix and, where the model is packed, its packed
 /// form. Every count is exact. Errors: invalid_argument for a tensor that is not there or whose
-/// dtype has no BF16 exponents; io_error; corrupt_data naming the tensor; out_of_memory.
+/// dtype is neither BF16 nor FP16; io_error; corrupt_data naming the tensor; out_of_memory.
 Inspection inspect(const Model& model, const InspectOptions& options);
 
 /// The cost of a token, from what is measured; of the tensor `only` alone unless it is null

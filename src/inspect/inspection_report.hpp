@@ -26,6 +26,19 @@ struct TableRow {
 };
 std::vector<TableRow> table_rows(const Inspection& inspection);
 
+/// The same of FP16 tensors that are not packed.
+struct Fp16Row {
+  std::string name;
+  std::vector<std::uint64_t> shape;
+  Fp16Statistics statistics;
+  /// "stays at 16 bits", "12.05 bits".
+  [[nodiscard]] std::string with_option() const;
+};
+std::vector<Fp16Row> fp16_rows(const Inspection& inspection);
+
+/// What the columns of their table mean, and what follows from them.
+std::string fp16_explanation(const Inspection& inspection);
+
 /// The tensors that are not packed, by reason.
 struct KeptGroup {
   std::uint64_t tensors = 0;

@@ -2,6 +2,7 @@
 #include "inspect/model.hpp"
 
 #include "checkpoint/file_io.hpp"
+#include "checkpoint/packed_file.hpp"
 #include "inspect/shards.hpp"
 
 #include <slimgemm/error.hpp>
@@ -175,6 +176,26 @@ const checkpoint::SafetensorsFile& Model::file(std::size_t index) const {
 bool Model::is_packed() const {
   return std::any_of(files_.begin(), files_.end(),
                      [](const File& file) { return file.packed != nullptr; });
+}
+
+std::uint64_t Model::original_file_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const File& file : files_) {
+    bytes += file.plain ? file.plain->file_bytes() : file.packed->original_bytes();
+  }
+  return bytes;
+}
+
+std::uint64_t Model::packed_file_bytes() const {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    std::vector<checkpoint::Selection> selections;
+    if (files_[i].plain) selections = checkpoint::select_all(file(i).header(), options_);
+    const bool packs = std::any_of(selections.begin(), selections.end(),
+                                   [](const auto& selection) { return selection.packed; });
+    bytes += packs ? checkpoint::expected_bytes(file(i), selections) : file(i).file_bytes();
+  }
+  return bytes;
 }
 
 std::uint64_t Model::original_bytes() const {

@@ -54,8 +54,10 @@ class Model {
   [[nodiscard]] const std::optional<ModelConfig>& config() const { return config_; }
   /// Some tensor is packed.
   [[nodiscard]] bool is_packed() const;
-  [[nodiscard]] std::uint64_t original_bytes() const;  ///< of all tensors before packing
-  [[nodiscard]] std::uint64_t stored_bytes() const;    ///< of all tensors as they lie here
+  [[nodiscard]] std::uint64_t original_bytes() const;       ///< of all tensors before packing
+  [[nodiscard]] std::uint64_t original_file_bytes() const;  ///< of all files before packing
+  [[nodiscard]] std::uint64_t packed_file_bytes() const;    ///< packed, or as pack expects
+  [[nodiscard]] std::uint64_t stored_bytes() const;         ///< of all tensors as they lie here
 
  private:
   struct File {  // one of the two

@@ -228,6 +228,21 @@ std::string table_html(const Inspection& inspection) {
          table.finish();
 }
 
+std::string fp16_html(const Inspection& inspection) {
+  if (inspection.fp16.empty()) return "";
+  report::HtmlTable table(
+      {"FP16 tensor", "shape", "exponent", "mantissa", "least", "BF16", "with --fp16"});
+  for (const Fp16Row& row : fp16_rows(inspection)) {
+    const Fp16Statistics& s = row.statistics;
+    table.add({escape_html(row.name), shape_text(row.shape),
+               fmt::format("{:.3f}", s.exponent_entropy()),
+               fmt::format("{:.3f}", s.mantissa_entropy()), fmt::format("{:.3f}", s.ideal_bits()),
+               percent_text(s.bf16_share()), row.with_option()});
+  }
+  return "<h2>FP16 tensors</h2>\n<p class=\"soft\">" + escape_html(fp16_explanation(inspection)) +
+         "</p>\n" + table.finish();
+}
+
 std::string kept_html(const Inspection& inspection) {
   report::HtmlTable table({"why", "tensors", "bytes", "such as"});
   const auto groups = kept_groups(inspection);
@@ -258,12 +273,15 @@ std::string token_html(const Inspection& inspection) {
 }  // namespace
 
 std::string inspection_html(const Model& model, const Inspection& inspection, bool single) {
-  const std::string title =
-      single ? inspection.measured.front().tensor->original.name : model.path();
+  const std::string title = !single ? model.path()
+                            : inspection.measured.empty()
+                                ? inspection.fp16.front().tensor->original.name
+                                : inspection.measured.front().tensor->original.name;
   std::string body = fmt::format("<h1>{}</h1>\n", escape_html(title));
   if (single) body += fmt::format("<p class=\"soft\">of {}</p>\n", escape_html(model.path()));
   if (inspection.measured.empty()) {
-    body += "<p>There is nothing to pack.</p>\n" + kept_html(inspection);
+    if (inspection.fp16.empty()) body += "<p>There is nothing to pack.</p>\n";
+    body += fp16_html(inspection) + kept_html(inspection);
     return report::html_page("SlimGEMM inspect: " + title,
                              body + report::embedded_json(inspection_json(model, inspection)));
   }
@@ -287,7 +305,7 @@ std::string inspection_html(const Model& model, const Inspection& inspection, bo
   }
   body += "</div>\n";
   if (!single) body += token_html(inspection);
-  body += table_html(inspection) + kept_html(inspection) +
+  body += table_html(inspection) + fp16_html(inspection) + kept_html(inspection) +
           report::embedded_json(inspection_json(model, inspection));
   return report::html_page("SlimGEMM inspect: " + title, body);
 }

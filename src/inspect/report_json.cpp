@@ -43,6 +43,20 @@ Json tensor_json(const MeasuredTensor& measured) {
   return json;
 }
 
+Json fp16_json(const MeasuredFp16& measured) {
+  const Fp16Statistics& s = measured.statistics;
+  return {{"name", measured.tensor->original.name},
+          {"shape", measured.tensor->original.shape},
+          {"weights", s.weights},
+          {"exponent_entropy_bits", s.exponent_entropy()},
+          {"mantissa_entropy_bits", s.mantissa_entropy()},
+          {"ideal_bits_per_weight", s.ideal_bits()},
+          {"bf16_values", s.bf16_values},
+          {"packs_with_fp16", s.packing_tensors == s.tensors},
+          {"bytes_with_fp16", s.packed_bytes},
+          {"bits_per_weight_with_fp16", s.fp16_option_bits()}};
+}
+
 Json token_json(const Inspection& inspection) {
   const TokenCost& token = inspection.token;
   return {{"gpu", inspection.gpu.name},
@@ -69,6 +83,8 @@ std::string inspection_json(const Model& model, const Inspection& inspection) {
                     {"bytes", other.tensor->stored.size_bytes()},
                     {"why", other.why}});
   }
+  Json fp16 = Json::array();
+  for (const MeasuredFp16& measured : inspection.fp16) fp16.push_back(fp16_json(measured));
   Json layers = Json::array();
   for (const auto& [number, layer] : inspection.layers) {
     layers.push_back({{"layer", number},
@@ -87,6 +103,7 @@ std::string inspection_json(const Model& model, const Inspection& inspection) {
       {"token", token_json(inspection)},
       {"layers", std::move(layers)},
       {"tensors", std::move(tensors)},
+      {"fp16", std::move(fp16)},
       {"kept", std::move(kept)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
+#include <utility>
 
 namespace slimgemm::inspect {
 namespace {
@@ -52,6 +54,50 @@ std::string table_text(const Inspection& inspection) {
                  fmt::format("{:.2f}", rows[i].above_ideal()));
   }
   return text + '\n';
+}
+
+// Finds the row of a tensor: experts of one layer and shape that have a tensor each share one.
+class RowFinder {
+ public:
+  // The row's place, which is `next` for a new row, and its name.
+  std::pair<std::size_t, std::string> find(const ModelTensor& tensor, std::size_t next) {
+    const auto& shape = tensor.original.shape;
+    std::string name = checkpoint::printable(tensor.original.name);
+    const std::size_t mark = name.find(".experts.");
+    if (!tensor.is_expert || mark == std::string::npos || shape.size() != 2) return {next, name};
+    const std::size_t number = mark + 9;
+    const std::size_t end = name.find_first_not_of("0123456789", number);
+    if (end != std::string::npos && end != number) name.replace(number, end - number, "*");
+    return {rows_.emplace(name + shape_text(shape), next).first->second, name};
+  }
+
+ private:
+  std::map<std::string, std::size_t> rows_;
+};
+
+std::string fp16_text(const Inspection& inspection) {
+  const std::vector<Fp16Row> rows = fp16_rows(inspection);
+  if (rows.empty()) return "";
+  std::vector<std::string> names;
+  std::size_t name_columns = 11;
+  std::size_t shape_columns = 5;
+  for (const Fp16Row& row : rows) {
+    const std::uint64_t tensors = row.statistics.tensors;
+    names.push_back(tensors == 1 ? row.name : fmt::format("{} ({})", row.name, tensors));
+    name_columns = std::max(name_columns, names.back().size());
+    shape_columns = std::max(shape_columns, shape_text(row.shape).size());
+  }
+  std::string text =
+      fmt::format("{:<{}}  {:>{}}  {:>8}  {:>8}  {:>5}  {:>8}  {}\n", "FP16 tensor", name_columns,
+                  "shape", shape_columns, "exponent", "mantissa", "least", "BF16", "with --fp16");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Fp16Statistics& s = rows[i].statistics;
+    text += fmt::format("{:<{}}  {:>{}}  {:>8.2f}  {:>8.2f}  {:>5.2f}  {:>8}  {}\n", names[i],
+                        name_columns, shape_text(rows[i].shape), shape_columns,
+                        s.exponent_entropy(), s.mantissa_entropy(), s.ideal_bits(),
+                        percent_text(s.bf16_share()), rows[i].with_option());
+  }
+  return text + '\n' + wrapped("", fp16_explanation(inspection)) + '\n';
 }
 
 std::string exponent_line(const ExponentStatistics& e, int exponent, double largest) {
@@ -152,21 +198,10 @@ double TableRow::entropy() const {
 
 std::vector<TableRow> table_rows(const Inspection& inspection) {
   std::vector<TableRow> rows;
-  std::map<std::string, std::size_t> expert_rows;
+  RowFinder finder;
   for (const MeasuredTensor& measured : inspection.measured) {
-    const checkpoint::Tensor& tensor = measured.tensor->original;
-    std::string name = checkpoint::printable(tensor.name);
-    std::size_t at = rows.size();
-    const std::size_t mark = name.find(".experts.");
-    if (measured.tensor->is_expert && mark != std::string::npos && tensor.shape.size() == 2) {
-      const std::size_t number = mark + 9;
-      const std::size_t end = name.find_first_not_of("0123456789", number);
-      if (end != std::string::npos && end != number) name.replace(number, end - number, "*");
-      name += shape_text(tensor.shape);  // of one shape each
-      at = expert_rows.emplace(name, rows.size()).first->second;
-      name.erase(name.size() - shape_text(tensor.shape).size());
-    }
-    if (at == rows.size()) rows.push_back({name, 0, tensor.shape, {}, 0});
+    const auto [at, name] = finder.find(*measured.tensor, rows.size());
+    if (at == rows.size()) rows.push_back({name, 0, measured.tensor->original.shape, {}, 0});
     TableRow& row = rows[at];
     ++row.tensors;
     row.exponents.add(measured.exponents);
@@ -174,6 +209,38 @@ std::vector<TableRow> table_rows(const Inspection& inspection) {
         measured.exponents.entropy() * static_cast<double>(measured.exponents.weights);
   }
   return rows;
+}
+
+std::string Fp16Row::with_option() const {
+  const Fp16Statistics& s = statistics;
+  if (s.packing_tensors == 0) return "stays at 16 bits";
+  if (s.packing_tensors == s.tensors) return fmt::format("{:.2f} bits", s.fp16_option_bits());
+  return fmt::format("{:.2f} bits, {} of {} packed", s.fp16_option_bits(), s.packing_tensors,
+                     s.tensors);
+}
+
+std::vector<Fp16Row> fp16_rows(const Inspection& inspection) {
+  std::vector<Fp16Row> rows;
+  RowFinder finder;
+  for (const MeasuredFp16& measured : inspection.fp16) {
+    const auto [at, name] = finder.find(*measured.tensor, rows.size());
+    if (at == rows.size()) rows.push_back({name, measured.tensor->original.shape, {}});
+    rows[at].statistics.add(measured.statistics);
+  }
+  return rows;
+}
+
+std::string fp16_explanation(const Inspection& inspection) {
+  Fp16Statistics total;
+  for (const MeasuredFp16& measured : inspection.fp16) total.add(measured.statistics);
+  return fmt::format(
+      "An FP16 weight has a sign, 5 bits of exponent and 10 of mantissa. exponent, mantissa: "
+      "entropy, the fewest bits that each can take on average. least: with the sign, what no "
+      "lossless code of single exponents and mantissas can beat. BF16: share of the weights that "
+      "are BF16 numbers, too. Pack keeps FP16 at 16 bits; with --fp16 it packs tensors whose every "
+      "weight is a BF16 number: {} of {}, {} -> {}.",
+      count_text(total.packing_tensors), count_text(total.tensors), bytes_text(2 * total.weights),
+      bytes_text(total.packed_bytes));
 }
 
 std::map<std::string, KeptGroup> kept_groups(const Inspection& inspection) {
@@ -207,7 +274,8 @@ std::string inspection_text(const Model& model, const Inspection& inspection, bo
                  model.file_count(), model.file_count() == 1 ? "" : "s",
                  model.is_packed() ? ", packed" : "");
   if (inspection.measured.empty()) {
-    return text + wrapped("", "There is nothing to pack.") + kept_text(inspection);
+    if (inspection.fp16.empty()) text += wrapped("", "There is nothing to pack.");
+    return text + fp16_text(inspection) + kept_text(inspection);
   }
   const ModelTensor& first = *inspection.measured.front().tensor;
   text += wrapped("", explanation) + '\n' + wrapped("", columns_explained) + '\n' +
@@ -223,6 +291,7 @@ std::string inspection_text(const Model& model, const Inspection& inspection, bo
     return text;
   }
   text += summary_text(model, inspection) + findings_text(inspection) + token_text(inspection);
+  if (!inspection.fp16.empty()) text += '\n' + fp16_text(inspection);
   return text + kept_text(inspection);
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "support/memory_keeper.hpp"
-
 #include <slimgemm/error.hpp>
 
 #include <cstddef>
@@ -27,7 +25,8 @@ class AlignedBuffer {
   static constexpr std::size_t huge_page_bytes = std::size_t{1} << 21;
 
   /// Errors: out_of_memory naming the size.
-  explicit AlignedBuffer(std::uint64_t size_bytes) : size_(check(size_bytes)), data_(get(size_)) {}
+  explicit AlignedBuffer(std::uint64_t size_bytes)
+      : size_(check(size_bytes)), data_(get(size_), Free{alignment_of(size_)}) {}
 
   [[nodiscard]] std::byte* data() noexcept { return data_.get(); }
   [[nodiscard]] const std::byte* data() const noexcept { return data_.get(); }
@@ -36,13 +35,8 @@ class AlignedBuffer {
  private:
   struct Free {
     std::align_val_t alignment;
-    std::size_t size;  // of the memory, which can be more than the buffer's
-    void operator()(std::byte* p) const noexcept {
-      if (is_large(size) && MemoryKeeper::give({p, size, alignment})) return;
-      ::operator delete(p, alignment);
-    }
+    void operator()(std::byte* p) const noexcept { ::operator delete(p, alignment); }
   };
-  using Pointer = std::unique_ptr<std::byte, Free>;
 
   [[noreturn]] static void fail(std::uint64_t size_bytes) {
     throw Error(ErrorCode::out_of_memory,
@@ -56,22 +50,18 @@ class AlignedBuffer {
   static std::align_val_t alignment_of(std::size_t size) {
     return std::align_val_t{is_large(size) ? huge_page_bytes : alignment};
   }
-  static Pointer get(std::size_t size) {
-    if (is_large(size)) {
-      const MemoryKeeper::Memory kept = MemoryKeeper::take(size);
-      if (kept.data != nullptr) return Pointer(kept.data, Free{kept.alignment, kept.size});
-    }
+  static std::byte* get(std::size_t size) {
     void* p = ::operator new(size, alignment_of(size), std::nothrow);
     if (p == nullptr) fail(size);
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     // A wish: a kernel without huge pages refuses it, and nothing but the speed changes.
     if (is_large(size)) madvise(p, size / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);
 #endif
-    return Pointer(static_cast<std::byte*>(p), Free{alignment_of(size), size});
+    return static_cast<std::byte*>(p);
   }
 
   std::size_t size_;
-  Pointer data_;
+  std::unique_ptr<std::byte, Free> data_;
 };
 
 }  // namespace slimgemm

@@ -136,7 +136,10 @@ int resolve_threads(int threads) {
                                                  ": must be 0 (every hardware thread) or more");
   }
   if (threads > 0) return threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  // Asked once: the answer is read from a file.
+  static const int hardware_threads =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return hardware_threads;
 }
 
 void parallel_for(std::int64_t count, std::int64_t grain, int threads, const Body& body) {

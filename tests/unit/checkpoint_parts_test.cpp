@@ -153,14 +153,16 @@ TEST_F(CheckpointParts, StreamedChecksumsAreThoseOfTheWhole) {
 TEST_F(CheckpointParts, WritesLandWhereTheyBelong) {
   std::mt19937 random(1);
   std::string expected(40 << 20, '\0');
-  OutputFile file(path("x"));
+  Workspace workspace;
+  OutputFile file(path("x"), workspace.pieces);
   // Overlap nothing, leave nothing out: pieces of odd sizes, the large ones past the cache.
   for (std::size_t offset = 0; offset < expected.size();) {
     const std::size_t size = std::min<std::size_t>(
         random() % (random() % 2 == 0 ? 5000 : 20 << 20) + 1, expected.size() - offset);
     std::string piece(size, static_cast<char>(random()));
     for (std::size_t i = 0; i < size; i += 13) piece[i] = static_cast<char>(random());
-    file.write_at(offset, std::as_bytes(std::span(piece)));
+    file.seek(offset);
+    file.write(std::as_bytes(std::span(piece)));
     expected.replace(offset, size, piece);
     offset += size;
   }

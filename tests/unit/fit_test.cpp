@@ -48,6 +48,8 @@ TEST_F(FitTest, FiguresByHand) {
   const FitResult result = fit(model, query_of(dense + 2048 + 51200));
   EXPECT_EQ(result.unpacked.weight_bytes, dense + 2048);
   EXPECT_EQ(result.packed.weight_bytes, packed + 2048);
+  EXPECT_EQ(result.unpacked.file_bytes, model.file(0).file_bytes()) << "with the header";
+  EXPECT_EQ(result.packed.file_bytes, packed + 2048 + 4096);
   EXPECT_FALSE(result.is_packed);
   EXPECT_EQ(result.packed_tensors, 1U);
   EXPECT_EQ(result.context, 100U) << "max_position_embeddings";
