@@ -111,23 +111,24 @@ void check_file(std::string bytes, bool is_resealed) {
   const VerifySummary summary = verify_checkpoint(file.path(), "", meter);
   const PackedFile packed(file.path());
   const NewFile out;
+  Workspace workspace;
   if (!summary.problems.empty()) {
     bool refused = false;
     try {
-      unpack_file(packed, out.path(), meter);
+      unpack_file(packed, out.path(), workspace, meter);
     } catch (const Error& error) {
       refused = error.code() == ErrorCode::corrupt_data;
     }
     require(refused);
     return;
   }
-  unpack_file(packed, out.path(), meter);
+  unpack_file(packed, out.path(), workspace, meter);
   const SafetensorsFile original(out.path());
   require(original.file_bytes() == packed.original_bytes());
   require(original.header_text() == packed.original_header_text());
   VerifySummary against;
-  verify_file({.path = file.path(), .label = "x", .against = out.path(), .header_xxh3 = ""}, meter,
-              against);
+  verify_file({.path = file.path(), .label = "x", .against = out.path(), .header_xxh3 = ""},
+              workspace, meter, against);
   require(against.problems.empty());
 }
 

@@ -3,13 +3,18 @@
 #include "checkpoint/bulk_reader.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/part_reader.hpp"
+#include "checkpoint/safetensors_file.hpp"
 #include "checkpoint/xxh3.hpp"
 #include "unit/checkpoint_test_support.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <random>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 namespace slimgemm::checkpoint::test {
