@@ -29,6 +29,20 @@ measure() {
     "$(echo "$bytes / $wall / 1000000" | bc -l)" "$user" "$system" \
     "$(echo "$peak * 1024 / 1000000" | bc -l)"
 }
+# disk_alone IN OUT: seconds that the disk takes to read the files of IN and to write as much as OUT
+# has, at the same time, past the cache: what packing IN into OUT can't beat.
+disk_alone() {
+  local file=$folder/disk start size
+  size=$(find "$2" -type f -printf '%s\n' | awk '{sum += $1} END {printf "%d", sum / 8388608}')
+  rm -f "$file"
+  sync
+  start=$(date +%s.%N)
+  dd if=/dev/zero of="$file" bs=8M count="$size" oflag=direct conv=fsync status=none &
+  find -L "$1" -name '*.safetensors' -exec dd if={} of=/dev/null bs=8M iflag=direct status=none \;
+  wait
+  echo "$(date +%s.%N) - $start" | bc -l
+  rm -f "$file"
+}
 # table MODEL: all commands on one model.
 table() {
   local packed=$1.packed back=$1.back
@@ -49,6 +63,8 @@ table() {
   (cd "$1" && find -L . -type f -exec sha256sum {} + | sort) >"$folder/before"
   (cd "$back" && find . -type f -exec sha256sum {} + | sort) >"$folder/after"
   cmp "$folder/before" "$folder/after" || die "$back differs from $1"
+  printf '\nThe disk alone, reading what pack reads and writing what it writes: %.2f and %.2f s.\n' \
+    "$(disk_alone "$1" "$packed")" "$(disk_alone "$1" "$packed")"
   printf '\nSHA-256 of all %d files before and after: the same.\n\n' "$(wc -l <"$folder/before")"
   grep -v '^packed' "$folder/summary" | sed 's/^/    /'
 }

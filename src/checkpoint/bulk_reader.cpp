@@ -20,8 +20,9 @@ namespace {
 
 // One request to the disk or copy from the system's cache.
 constexpr std::uint64_t request_bytes = std::uint64_t{1} << 21;
-// What all threads read together: while the others wait for it no core is idle.
-constexpr std::uint64_t block_bytes = 4 * request_bytes;
+// Requests at a time, and what they read together.
+constexpr int requests_at_once = 4;
+constexpr std::uint64_t block_bytes = requests_at_once * request_bytes;
 // Less than this comes by way of the system's cache, which reads ahead.
 constexpr std::uint64_t direct_read_min = std::uint64_t{1} << 20;
 
@@ -59,14 +60,16 @@ std::span<std::byte> BulkReader::read(AlignedBuffer& buffer, std::uint64_t offse
     const std::uint64_t block_end = std::min(end, (at / block_bytes + 1) * block_bytes);
     const std::uint64_t first = at / request_bytes;
     const std::uint64_t last = (block_end - 1) / request_bytes;
-    parallel_for(static_cast<std::int64_t>(last - first + 1), 1, 0, [&](auto begin, auto stop) {
+    const auto read_requests = [&](std::int64_t begin, std::int64_t stop) {
       for (auto i = begin; i < stop; ++i) {
         const std::uint64_t request = (first + static_cast<std::uint64_t>(i)) * request_bytes;
         const std::uint64_t from = std::max(at, request);
         const std::uint64_t to = std::min(block_end, request + request_bytes);
         read_part(from, all.subspan(from - offset, to - from), fits);
       }
-    });
+    };
+    parallel_for_waiting(static_cast<std::int64_t>(last - first + 1), requests_at_once,
+                         read_requests);
     each(all.subspan(at - offset, block_end - at));
     at = block_end;
   }

@@ -122,10 +122,19 @@ class Pool {
   std::vector<std::thread> workers_;
 };
 
-// Never destroyed: its threads sleep until the process ends, whichever thread ends it.
+// Never destroyed: their threads sleep until the process ends, whichever thread ends it.
 Pool& pool() {
   static Pool* const instance = new Pool;
   return *instance;
+}
+Pool& waiting_pool() {
+  static Pool* const instance = new Pool;
+  return *instance;
+}
+
+void run_in(Pool& pool, Job& job) {
+  pool.run(job);
+  if (job.error) std::rethrow_exception(job.error);
 }
 
 }  // namespace
@@ -153,8 +162,18 @@ void parallel_for(std::int64_t count, std::int64_t grain, int threads, const Bod
   }
   const std::int64_t range = std::max<std::int64_t>(1, grains / (used * ranges_per_thread)) * grain;
   Job job(body, count, range, static_cast<int>(used) - 1);
-  pool().run(job);
-  if (job.error) std::rethrow_exception(job.error);
+  run_in(pool(), job);
+}
+
+void parallel_for_waiting(std::int64_t count, int threads, const Body& body) {
+  if (count <= 0) return;
+  const std::int64_t used = std::min<std::int64_t>(threads, count);
+  if (used <= 1 || inside_body) {
+    body(0, count);
+    return;
+  }
+  Job job(body, count, 1, static_cast<int>(used) - 1);
+  run_in(waiting_pool(), job);
 }
 
 }  // namespace slimgemm

@@ -16,4 +16,9 @@ int resolve_threads(int threads);
 void parallel_for(std::int64_t count, std::int64_t grain, int threads,
                   const std::function<void(std::int64_t, std::int64_t)>& body);
 
+/// The same with a grain of 1 for bodies that wait, for a disk say: on threads of their own, more
+/// than there are cores if wanted, so that they keep none of parallel_for's from computing.
+void parallel_for_waiting(std::int64_t count, int threads,
+                          const std::function<void(std::int64_t, std::int64_t)>& body);
+
 }  // namespace slimgemm
