@@ -63,7 +63,7 @@ table() {
   (cd "$1" && find -L . -type f -exec sha256sum {} + | sort) >"$folder/before"
   (cd "$back" && find . -type f -exec sha256sum {} + | sort) >"$folder/after"
   cmp "$folder/before" "$folder/after" || die "$back differs from $1"
-  printf '\nThe disk alone, reading what pack reads and writing what it writes: %.2f and %.2f s.\n' \
+  printf '\nThe disk alone, reading and writing what pack does: %.2f and %.2f s.\n' \
     "$(disk_alone "$1" "$packed")" "$(disk_alone "$1" "$packed")"
   printf '\nSHA-256 of all %d files before and after: the same.\n\n' "$(wc -l <"$folder/before")"
   grep -v '^packed' "$folder/summary" | sed 's/^/    /'

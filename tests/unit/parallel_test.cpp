@@ -49,6 +49,32 @@ TEST(Parallel, RangesCoverEverythingOnce) {
   }
 }
 
+TEST(Parallel, BodiesThatWaitHaveThreadsOfTheirOwn) {
+  // All four wait for each other, which needs four threads whatever the number of cores; the calls
+  // of parallel_for meanwhile are not held up by them.
+  std::atomic<int> waiting{0};
+  std::atomic<bool> computed{false};
+  std::thread reader([&] {
+    parallel_for_waiting(4, 4, [&](std::int64_t begin, std::int64_t end) {
+      EXPECT_EQ(end, begin + 1);
+      ++waiting;
+      while (waiting < 4 || !computed) std::this_thread::yield();
+    });
+  });
+  while (waiting < 4) std::this_thread::yield();
+  std::atomic<std::int64_t> sum{0};
+  parallel_for(100, 1, 2, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) sum += i;
+  });
+  EXPECT_EQ(sum, 4950);
+  computed = true;
+  reader.join();
+  EXPECT_THROW(parallel_for_waiting(
+                   3, 2, [](std::int64_t, std::int64_t) { throw std::runtime_error("broken"); }),
+               std::runtime_error);
+  parallel_for_waiting(0, 4, [](std::int64_t, std::int64_t) { FAIL() << "nothing to do"; });
+}
+
 TEST(Parallel, NothingToDo) {
   bool called = false;
   parallel_for(0, 1, 4, [&](std::int64_t, std::int64_t) { called = true; });
