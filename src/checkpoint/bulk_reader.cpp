@@ -29,14 +29,13 @@ constexpr std::uint64_t direct_read_min = std::uint64_t{1} << 20;
 }  // namespace
 
 BulkReader::BulkReader(int descriptor, std::string path)
-    : descriptor_(descriptor), path_(std::move(path)) {
+    : descriptor_(descriptor), path_(std::move(path)), mapped_bytes_(file_size(descriptor, path_)) {
 #if defined(O_DIRECT)
   // By the descriptor, not by the name: another file may have that by now.
   direct_ =
       open(fmt::format("/proc/self/fd/{}", descriptor).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
 #endif
   if (direct_ < 0) return;
-  mapped_bytes_ = file_size(descriptor, path_);
   void* const map = mapped_bytes_ == 0
                         ? MAP_FAILED
                         : mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, descriptor, 0);

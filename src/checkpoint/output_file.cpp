@@ -29,7 +29,8 @@ constexpr std::uint64_t direct_write_min = std::uint64_t{1} << 18;
 /// Why a file that is to be new is there already.
 std::string why_it_exists(const std::string& path) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  const bool locked = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0;
+  const bool locked =
+      descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   if (descriptor >= 0) close(descriptor);
   return locked ? "another process is writing it"
                 : "it exists; an interrupted run left it, or it is yours: move it away";
@@ -44,18 +45,14 @@ OutputFile::OutputFile(const std::string& path, BufferPool& pieces) : path_(path
     fail(
         fmt::format("cannot write {}: {}", path, errno == EEXIST ? why_it_exists(path) : reason()));
   }
-  std::string problem;
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    problem = "another process is writing it";
-  } else if (ftruncate(descriptor_, 0) != 0) {
-    problem = reason();
-  }
-  if (!problem.empty()) {
-    close(descriptor_);
-    fail(fmt::format("cannot write {}: {}", path, problem));
+  // Tells others that it is being written, for why_it_exists(); who asks holds it for a moment. A
+  // file system without locks does without.
+  while (flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
   }
 #if defined(O_DIRECT)
-  direct_ = open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+  // By the descriptor, not by the name: another file may have that by now.
+  direct_ =
+      open(fmt::format("/proc/self/fd/{}", descriptor_).c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
 #endif
 }
 
@@ -173,23 +170,23 @@ void OutputFile::work() {
     if (jobs_.empty()) return;
     Piece piece = std::move(jobs_.front());
     jobs_.pop_front();
-    if (!error_.empty()) continue;  // its buffer goes back
+    if (error_) continue;  // its buffer goes back
     lock.unlock();
-    std::string problem;
+    std::exception_ptr error;
     try {
       write_piece(piece);
-    } catch (const Error& error) {
-      problem = error.what();
+    } catch (...) {
+      error = std::current_exception();
     }
     piece.buffer = {};
     lock.lock();
-    if (error_.empty()) error_ = problem;
+    error_ = error;
   }
 }
 
 void OutputFile::check_error() {
   const std::lock_guard lock(mutex_);
-  if (!error_.empty()) fail(error_);
+  if (error_) std::rethrow_exception(error_);
 }
 
 void OutputFile::finish() {
@@ -204,7 +201,9 @@ void OutputFile::finish() {
   if (fsync(descriptor_) != 0) fail(fmt::format("cannot write {}: {}", path_, reason()));
   if (direct_ >= 0) close(std::exchange(direct_, -1));
   if (close(std::exchange(descriptor_, -1)) != 0) {
-    fail(fmt::format("cannot write {}: {}", path_, reason()));
+    const std::string why = reason();
+    unlink(path_.c_str());
+    fail(fmt::format("cannot write {}: {}", path_, why));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <span>
 #include <string>
@@ -73,7 +74,7 @@ class OutputFile : public PieceSink {
   std::condition_variable work_there_;
   std::deque<Piece> jobs_;
   bool stop_ = false;
-  std::string error_;
+  std::exception_ptr error_;  // of the thread
   std::thread thread_;
 };
 

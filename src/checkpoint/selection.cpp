@@ -98,9 +98,13 @@ Selection select(const Tensor& tensor, const SelectOptions& options) {
   if (selection.n > limit || selection.k > limit) {
     return keep(fmt::format("more than {} rows or columns", limit));
   }
-  // Padding to whole tiles can cost more than 12 bits save.
-  if (tensor.dtype != "F32" &&
-      matrix_bytes(Encoding::split12, selection.n, selection.k) >= 2 * selection.n * selection.k) {
+  // Padding to whole tiles can cost more than 12 bits save, and make FP32 many times as large.
+  const std::uint64_t weights = selection.n * selection.k;
+  if (tensor.dtype == "F32") {
+    if (matrix_bytes(Encoding::raw32, selection.n, selection.k) >= 2 * sizeof(float) * weights) {
+      return keep("too small: padded to tiles of 16 x 64 it would double");
+    }
+  } else if (matrix_bytes(Encoding::split12, selection.n, selection.k) >= 2 * weights) {
     return keep("too small: padded to tiles of 16 x 64 it would not shrink");
   }
   return selection;

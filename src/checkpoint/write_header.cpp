@@ -59,6 +59,13 @@ std::string json_text(const SafetensorsFile& source, const std::vector<TensorRec
   return text + "}";
 }
 
+[[noreturn]] void refuse_size(const SafetensorsFile& source, const std::string& size) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: the packed file's header would have {}, more than the format's {}; "
+                          "split the file into shards of fewer tensors",
+                          source.path(), size, header_bytes_max));
+}
+
 }  // namespace
 
 std::uint64_t reserve_header(const SafetensorsFile& source,
@@ -67,6 +74,9 @@ std::uint64_t reserve_header(const SafetensorsFile& source,
   // at most, exceptions five times.
   const std::uint64_t longest = checked_multiply(source.file_bytes(), std::uint64_t{1} << 13)
                                     .value_or(std::numeric_limits<std::uint64_t>::max());
+  std::uint64_t offsets = 0;  // each at least a digit and a comma
+  for (const TensorRecord& record : planned) offsets += record.packed ? record.matrices : 0;
+  if (offsets > header_bytes_max / 2) refuse_size(source, fmt::format("{} offsets", offsets));
   std::vector<TensorRecord> records = planned;
   for (TensorRecord& record : records) {
     record.encoding = "split12";
@@ -82,10 +92,7 @@ std::uint64_t reserve_header(const SafetensorsFile& source,
   const std::uint64_t aligned =
       (bytes + header_alignment - 1) / header_alignment * header_alignment;
   if (aligned - length_bytes > header_bytes_max) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: the packed file's header would have {} bytes, more than the "
-                            "format's {}; split the file into shards of fewer tensors",
-                            source.path(), aligned - length_bytes, header_bytes_max));
+    refuse_size(source, fmt::format("{} bytes", aligned - length_bytes));
   }
   return aligned;
 }

@@ -55,6 +55,12 @@ TEST(Selection, LeavesTheRestAndSaysWhy) {
   EXPECT_NE(select_one("gate.weight", {1, 4096}).why.find("too small"), std::string::npos);
   EXPECT_EQ(select_one("a.weight", {256, 512}, {}, "F16").why, "F16: packed only with --fp16");
   EXPECT_EQ(select_one("a.weight", {256, 512}, {}, "I8").why, "dtype I8");
+  SelectOptions fp32;
+  fp32.fp32 = true;
+  EXPECT_TRUE(select_one("gate.weight", {16, 4096}, fp32, "F32").packed);
+  EXPECT_NE(select_one("gate.weight", {1, 4096}, fp32, "F32").why.find("it would double"),
+            std::string::npos);
+  EXPECT_FALSE(select_one("experts.w", {1 << 20, 1, 1}, fp32, "F32").packed);
   SelectOptions tied;
   tied.tied_embeddings = true;
   EXPECT_FALSE(select_one("lm_head.weight", {256, 512}, tied).packed);

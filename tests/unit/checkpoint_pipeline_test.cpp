@@ -2,6 +2,7 @@
 // Reading, packing and writing at the same time: the parts, and what becomes of errors in them.
 #include "checkpoint/bulk_reader.hpp"
 #include "checkpoint/output_file.hpp"
+#include "checkpoint/packed_header.hpp"
 #include "checkpoint/part_reader.hpp"
 #include "checkpoint/safetensors_file.hpp"
 #include "checkpoint/xxh3.hpp"
@@ -16,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace slimgemm::checkpoint::test {
 namespace {
@@ -252,6 +254,17 @@ TEST_F(CheckpointPipeline, ManySmallTensorsTakeSmallHeaders) {
   EXPECT_EQ(joined_problems("p", "x"), "");
   unpack("p", "back");
   EXPECT_TRUE(read_file(path("back")) == read_file(path("x")));
+}
+
+TEST_F(CheckpointPipeline, SoManyMatricesAreRefusedBeforeTheirOffsetsAreMade) {
+  write_file(path("x"), FileBuilder().add_bf16("experts.w", {64, 64}, 1).text());
+  const SafetensorsFile source(path("x"));
+  std::vector<TensorRecord> planned(1);
+  planned[0].original = source.header().tensors[0];
+  planned[0].packed = true;
+  planned[0].matrices = std::uint64_t{1} << 40;
+  expect_error(ErrorCode::invalid_argument, "would have 1099511627776 offsets",
+               [&] { reserve_header(source, planned); });
 }
 
 TEST_F(CheckpointPipeline, AHeaderThatWouldBeTooLargeIsRefusedFirst) {
