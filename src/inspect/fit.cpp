@@ -2,6 +2,7 @@
 #include "inspect/fit.hpp"
 
 #include "checkpoint/selection.hpp"
+#include "format/device_image.hpp"
 #include "inspect/units.hpp"
 #include "support/checks.hpp"
 
@@ -33,6 +34,16 @@ void check(const FitQuery& query) {
       fmt::format("--context is {}; it must be 1 to {}", query.context.value_or(0), tokens_max));
 }
 
+/// Bytes more than in the file that a packed tensor takes on a GPU, where every row tile of 12 bits
+/// a weight has room for 32 exceptions and is aligned. A matrix that stays at 16 bits takes none.
+std::uint64_t device_padding(const checkpoint::Selection& selection, std::uint64_t file_bytes) {
+  const std::uint64_t weights = selection.matrices * selection.n * selection.k;
+  if (file_bytes >= 2 * weights) return 0;
+  const format::ImageOffsets at(Encoding::split12, selection.n, selection.k);
+  return selection.matrices * at.row_tiles *
+         (at.row_tile_bytes - at.head - sizeof(format::ExceptionGroup));
+}
+
 void add_sizes(const Model& model, FitResult& result) {
   for (const ModelTensor& tensor : model.tensors()) {
     const std::uint64_t original = tensor.original.size_bytes();
@@ -43,9 +54,10 @@ void add_sizes(const Model& model, FitResult& result) {
     }
     ++result.packed_tensors;
     result.packed_weights += tensor.selection.matrices * tensor.selection.n * tensor.selection.k;
-    result.packed.weight_bytes +=
+    const std::uint64_t bytes =
         tensor.packed ? tensor.stored.size_bytes()
                       : checkpoint::expected_packed_bytes(tensor.original, tensor.selection);
+    result.packed.weight_bytes += bytes + device_padding(tensor.selection, bytes);
   }
   result.unpacked.file_bytes = model.original_file_bytes();
   result.packed.file_bytes = model.packed_file_bytes();

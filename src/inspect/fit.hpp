@@ -25,7 +25,7 @@ struct FitQuery {
 /// The model in one form on one GPU.
 struct Fit {
   std::uint64_t file_bytes = 0;    ///< of the safetensors files, their headers included
-  std::uint64_t weight_bytes = 0;  ///< of all tensors: what goes into the memory
+  std::uint64_t weight_bytes = 0;  ///< of all tensors, in the GPU's memory
   std::uint64_t usable_bytes = 0;
   [[nodiscard]] bool weights_fit() const { return weight_bytes <= usable_bytes; }
   [[nodiscard]] std::uint64_t left_bytes() const {

