@@ -139,7 +139,8 @@ HashedFile hash_file(const std::string& path, const std::string& compare_with, W
   if (!compare_with.empty()) other = std::make_unique<OpenFile>(compare_with);
   HashedFile result{.xxh3 = "", .bytes = file.size()};
   const std::uint64_t common = other ? std::min(file.size(), other->size()) : 0;
-  const BufferPool::Lease other_buffer = workspace.pieces.take(copied_part_bytes);
+  BufferPool::Lease other_buffer;
+  if (common > 0) other_buffer = workspace.pieces.take(copied_part_bytes);
   const std::uint64_t xxh3 = file.for_parts(workspace, [&](const Part& part) {
     meter.add(part.bytes.size());
     if (result.difference >= 0 || part.offset >= common) return;

@@ -2,6 +2,8 @@
 // The three ways in which this folder fails, and why a system call did.
 #pragma once
 
+#include "support/refuse.hpp"
+
 #include <slimgemm/error.hpp>
 
 #include <cerrno>
@@ -11,9 +13,7 @@
 namespace slimgemm::checkpoint {
 
 /// A wish of the caller that can't be met.
-[[noreturn]] inline void refuse(const std::string& what) {
-  throw Error(ErrorCode::invalid_argument, what);
-}
+[[noreturn]] inline void refuse(const std::string& what) { refuse_argument(what); }
 
 /// A file whose content is wrong.
 [[noreturn]] inline void corrupt(const std::string& path, const std::string& what) {

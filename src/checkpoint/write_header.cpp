@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/errors.hpp"
 #include "checkpoint/packed_header.hpp"
 #include "checkpoint/xxh3.hpp"
 #include "support/checks.hpp"
@@ -60,10 +61,10 @@ std::string json_text(const SafetensorsFile& source, const std::vector<TensorRec
 }
 
 [[noreturn]] void refuse_size(const SafetensorsFile& source, const std::string& size) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: the packed file's header would have {}, more than the format's {}; "
-                          "split the file into shards of fewer tensors",
-                          source.path(), size, header_bytes_max));
+  refuse(
+      fmt::format("{}: the packed file's header would have {}, more than the format's {}; "
+                  "split the file into shards of fewer tensors",
+                  source.path(), size, header_bytes_max));
 }
 
 }  // namespace

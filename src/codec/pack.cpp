@@ -174,10 +174,9 @@ PackPlan::PackPlan(std::span<const std::uint16_t> w, std::int64_t n, std::int64_
   contents.exception_count = choice.exception_count;
   contents.group_count = group_count;
   header_ = make_header(contents);
-  const std::uint64_t tail_begin = header_.tiles_offset + header_.tiles_bytes;
-  tail_ = AlignedBuffer(header_.total_bytes - tail_begin);
+  tail_ = AlignedBuffer(header_.total_bytes - header_.tiles_offset - header_.tiles_bytes);
   std::memset(tail_.data(), 0, tail_.size());
-  std::memcpy(tail_.data() + (header_.extra_offset - tail_begin), extra.data(), extra.size());
+  std::memcpy(tail_at(header_.extra_offset), extra.data(), extra.size());
 }
 
 PackPlan::PackPlan(std::span<const float> w, std::int64_t n, std::int64_t k,
@@ -195,21 +194,16 @@ std::uint64_t PackPlan::row_tiles() const {
 
 std::uint64_t PackPlan::row_tile_bytes() const { return header_.tiles_bytes / row_tiles(); }
 
-format::ExceptionGroup* PackPlan::groups() {
-  const std::uint64_t tail_begin = header_.tiles_offset + header_.tiles_bytes;
-  return reinterpret_cast<format::ExceptionGroup*>(tail_.data() +
-                                                   (header_.groups_offset - tail_begin));
-}
-
-const std::uint32_t* PackPlan::extra_begin() const {
-  const std::uint64_t tail_begin = header_.tiles_offset + header_.tiles_bytes;
-  return reinterpret_cast<const std::uint32_t*>(tail_.data() + (header_.extra_offset - tail_begin));
+std::byte* PackPlan::tail_at(std::uint64_t offset) {
+  return tail_.data() + (offset - header_.tiles_offset - header_.tiles_bytes);
 }
 
 void PackPlan::encode_split12(std::uint64_t row_tile, std::byte* tiles) {
   const auto base = static_cast<int>(header_.window_base);
   const WindowBytes window(base);
-  GroupWriter writer(groups(), row_tiles(), row_tile, extra_begin());
+  GroupWriter writer(reinterpret_cast<format::ExceptionGroup*>(tail_at(header_.groups_offset)),
+                     row_tiles(), row_tile,
+                     reinterpret_cast<const std::uint32_t*>(tail_at(header_.extra_offset)));
   // The window's smallest number is encoded as zero bits, which padding must be.
   const auto padding = static_cast<std::uint16_t>(base << 7);
   for_tiles(matrix(bf16_, header_), row_tile, padding,

@@ -39,8 +39,8 @@ class PackPlan {
   [[nodiscard]] format::Header sealed_header(std::uint64_t payload_xxh3) const;
 
  private:
-  format::ExceptionGroup* groups();
-  const std::uint32_t* extra_begin() const;
+  /// The byte of the tail at `offset` of the packed matrix.
+  std::byte* tail_at(std::uint64_t offset);
   void encode_split12(std::uint64_t row_tile, std::byte* tiles);
   void encode_raw16(std::uint64_t row_tile, std::byte* tiles);
   void encode_raw32(std::uint64_t row_tile, std::byte* tiles);

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t max_grid_y = 65535;                 // and z
 constexpr std::int64_t max_tiles = std::int64_t{1} << 30;  // persistent kernels count in int
 
-// Fitted to every instance on 409 shapes, prefill among them (docs/tuning.md).
+// Fitted to measurements of every instance (docs/tuning.md).
 namespace fit {
 constexpr double hbm_bytes_us = 4.514e6;  // streaming read
 constexpr double l2_bytes_us = 24.73e6;   // what all SMs take in, weights and x

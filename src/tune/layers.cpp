@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tune/layers.hpp"
 
+#include "support/refuse.hpp"
+
 #include <slimgemm/error.hpp>
 
 #include <fmt/format.h>
@@ -12,15 +14,11 @@
 namespace slimgemm::tune {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message);
-}
-
 DType dtype_of(Encoding encoding) { return encoding == Encoding::raw32 ? DType::f32 : DType::bf16; }
 
 void check_dimension(const char* option, std::int64_t value) {
   if (value >= 1 && value <= max_dimension) return;
-  refuse(
+  refuse_argument(
       fmt::format("{} is {}: it must be 1 to {} (or give --layer)", option, value, max_dimension));
 }
 
@@ -30,7 +28,7 @@ Encoding parse_encoding(const std::string& what, const std::string& text) {
   for (const Encoding e : {Encoding::split12, Encoding::raw16, Encoding::raw32}) {
     if (text == name(e)) return e;
   }
-  refuse(fmt::format("{} is {}: it must be split12, raw16 or raw32", what, text));
+  refuse_argument(fmt::format("{} is {}: it must be split12, raw16 or raw32", what, text));
 }
 
 const judge::LayerInfo& find_layer(const std::string& option, const std::string& name) {
@@ -39,7 +37,8 @@ const judge::LayerInfo& find_layer(const std::string& option, const std::string&
     if (layer.name == name) return layer;
     names.emplace_back(layer.name);
   }
-  refuse(fmt::format("{} is {}: it must be one of {}", option, name, fmt::join(names, ", ")));
+  refuse_argument(
+      fmt::format("{} is {}: it must be one of {}", option, name, fmt::join(names, ", ")));
 }
 
 judge::LayerInfo plain_layer(std::int64_t n, std::int64_t k, Encoding encoding) {
@@ -61,14 +60,14 @@ void add_job(std::vector<Job>& jobs, const judge::LayerInfo& layer, const std::s
   job.encoding = layer.dtype == DType::f32 ? Encoding::raw32 : Encoding::split12;
   if (!encoding.empty()) job.encoding = parse_encoding("--encoding", encoding);
   if (dtype_of(job.encoding) != layer.dtype) {
-    refuse(
+    refuse_argument(
         fmt::format("--encoding {} is not one for {}, whose weights are {}: choose other "
                     "layers, or leave it out",
                     encoding, layer.name, name(layer.dtype)));
   }
   for (const std::int64_t m : tokens) {
     if (m < 1 || m > max_dimension) {
-      refuse(fmt::format("--m has {}: it must be 1 to {}", m, max_dimension));
+      refuse_argument(fmt::format("--m has {}: it must be 1 to {}", m, max_dimension));
     }
   }
   const auto same = std::find_if(jobs.begin(), jobs.end(), [&](const Job& other) {
