@@ -93,6 +93,28 @@ void check_matches(const PackedMatrix& packed, const ImageLayout& layout) {
   }
 }
 
+/// The tiles of a row tile, from the packed matrix to the image or back.
+void copy_tiles(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void pairs_to_halves(std::byte* to, const std::byte* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += sizeof(format::HalvesOfPair)) {
+    std::uint32_t weights[2];
+    std::memcpy(weights, from + i, sizeof(weights));
+    const format::HalvesOfPair halves = format::halves_of_pair(weights[0], weights[1]);
+    std::memcpy(to + i, &halves, sizeof(halves));
+  }
+}
+void halves_to_pairs(std::byte* to, const std::byte* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += sizeof(format::HalvesOfPair)) {
+    format::HalvesOfPair halves;
+    std::memcpy(&halves, from + i, sizeof(halves));
+    const std::uint32_t weights[2] = {format::first_of_pair(halves),
+                                      format::second_of_pair(halves)};
+    std::memcpy(to + i, weights, sizeof(weights));
+  }
+}
+
 [[noreturn]] void corrupt(std::size_t row_tile, const std::string& what) {
   throw Error(ErrorCode::corrupt_data,
               "device image, row tile " + std::to_string(row_tile) + ": " + what);
@@ -198,10 +220,11 @@ void write_image(const PackedMatrix& packed, const ImageLayout& layout,
                     std::to_string(layout.more_groups));
   }
   const std::byte* const tiles = PackedAccess::tiles(packed).data();
+  const auto write = layout.encoding == Encoding::raw32 ? pairs_to_halves : copy_tiles;
   parallel_for(
       static_cast<std::int64_t>(at.row_tiles), 1, 0, [&](std::int64_t begin, std::int64_t end) {
         for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r) {
-          std::memcpy(image.data() + r * at.row_tile_bytes, tiles + r * at.head, at.head);
+          write(image.data() + r * at.row_tile_bytes, tiles + r * at.head, at.head);
           if (split12) write_head(packed, r, begins[r], at, image.data());
         }
       });
@@ -234,8 +257,9 @@ PackedMatrix read_image(const ImageLayout& layout, std::span<const std::byte> im
   const format::Header header = make_header(contents);
   AlignedBuffer buffer(header.total_bytes);
   std::byte* const tiles = buffer.data() + header.tiles_offset;
+  const auto read = layout.encoding == Encoding::raw32 ? halves_to_pairs : copy_tiles;
   for (std::size_t r = 0; r < at.row_tiles; ++r) {
-    std::memcpy(tiles + r * at.head, image.data() + r * at.row_tile_bytes, at.head);
+    read(tiles + r * at.head, image.data() + r * at.row_tile_bytes, at.head);
   }
   if (split12) {
     auto* const groups =

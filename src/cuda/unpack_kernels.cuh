@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(threads_per_cta) unpack_bf16_tiles(Args args) 
   }
 }
 
-// A lane's 16 bytes of a plane: the pairs at (row, k) and (row + 8, k).
+// A lane's 16 bytes of a plane: the pairs at (row, k) and (row + 8, k), as halves.
 inline __global__ void __launch_bounds__(threads_per_cta) unpack_f32_tiles(Args args) {
   const int lane = static_cast<int>(threadIdx.x % format::lanes);
   const std::uint64_t tile =
@@ -128,13 +128,16 @@ inline __global__ void __launch_bounds__(threads_per_cta) unpack_f32_tiles(Args 
   const std::uint64_t r = tile / args.k_tiles;
   const std::uint64_t t = tile % args.k_tiles;
   const auto* const from =
-      reinterpret_cast<const float4*>(args.image + (args.first_row_tile + r) * args.row_tile_bytes +
-                                      t * std::uint64_t{format::raw32_tile_bytes});
-  auto* const out = static_cast<float*>(args.out);
+      reinterpret_cast<const uint4*>(args.image + (args.first_row_tile + r) * args.row_tile_bytes +
+                                     t * std::uint64_t{format::raw32_tile_bytes});
+  auto* const out = static_cast<std::uint32_t*>(args.out);
 #pragma unroll
   for (int plane = 0; plane < format::raw32_planes; ++plane) {
-    const float4 value = __ldg(from + plane * format::lanes + lane);
-    const float parts[4] = {value.x, value.y, value.z, value.w};
+    const uint4 value = __ldg(from + plane * format::lanes + lane);
+    const format::HalvesOfPair pairs[2] = {{value.x, value.y}, {value.z, value.w}};
+    const std::uint32_t parts[4] = {
+        format::first_of_pair(pairs[0]), format::second_of_pair(pairs[0]),
+        format::first_of_pair(pairs[1]), format::second_of_pair(pairs[1])};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint64_t row = r * format::tile_rows + lane / 4 + 8 * (i / 2);

@@ -6,6 +6,7 @@
 
 #include "cuda/ptx/memory.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "format/device_image.hpp"
 #include "format/layout.hpp"
 
 #include <cstdint>
@@ -37,30 +38,42 @@ __device__ __forceinline__ std::uint32_t stand_in_bits(std::uint32_t window) {
   return (window & 0xFF) << 8;
 }
 
-/// Takes the upper 16 bits of two floats as a BF16 pair and leaves the exact remainders.
-__device__ __forceinline__ std::uint32_t split_bf16_pair(float& v0, float& v1) {
-  const std::uint32_t bits0 = __float_as_uint(v0);
-  const std::uint32_t bits1 = __float_as_uint(v1);
-  v0 -= __uint_as_float(bits0 & 0xFFFF0000u);
-  v1 -= __uint_as_float(bits1 & 0xFFFF0000u);
-  return __byte_perm(bits0, bits1, 0x7632);
+/// Two FP32 weights as three pairs of BF16 that add up to them: `a[0]` are the upper halves, with
+/// sign, exponent e and the first 8 bits of the mantissa; a byte b of the lower halves stands for
+/// b * 2^(e - 15) or b * 2^(e - 23). As the bits of a BF16, subnormal or not, b is b * 2^-133:
+/// products with two powers of two, both exact, give the term. (Terms under BF16's smallest
+/// subnormal, 2^-133, are rounded: those of weights below 2^-110.)
+__device__ __forceinline__ void split_pair(std::uint32_t (&a)[3], format::HalvesOfPair pair) {
+  constexpr std::uint32_t two_118 = 0x7A807A80;
+  constexpr std::uint32_t two_110 = 0x76807680;
+  const std::uint32_t power = pair.upper & 0xFF80FF80u;  // and sign
+  const std::uint32_t middle = __byte_perm(pair.lower, 0, 0x4341);
+  const std::uint32_t last = pair.lower & 0x00FF00FFu;
+  a[0] = pair.upper;
+  a[1] = ptx::multiply_bf16x2(ptx::multiply_bf16x2(middle, two_118), power);
+  a[2] = ptx::multiply_bf16x2(ptx::multiply_bf16x2(last, two_110), power);
 }
 
-/// The same where a weight is Inf or NaN: nothing remains of it, and a NaN stays one.
-__device__ __forceinline__ std::uint32_t split_bf16_pair_nonfinite(float& v0, float& v1) {
-  const auto top = [](float& v) {
-    std::uint32_t bits = __float_as_uint(v);
-    if (isfinite(v)) {
-      v -= __uint_as_float(bits & 0xFFFF0000u);
-    } else {
-      if (isnan(v)) bits |= 0x00400000u;
-      v = 0.0f;
+/// The same where a weight may be Inf or NaN: nothing remains of it, and a NaN stays one.
+__device__ __forceinline__ void split_nonfinite_pair(std::uint32_t (&a)[3],
+                                                     format::HalvesOfPair pair) {
+  float v[2] = {__uint_as_float(format::first_of_pair(pair)),
+                __uint_as_float(format::second_of_pair(pair))};
+#pragma unroll
+  for (std::uint32_t& term : a) {
+    std::uint32_t bits[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      bits[i] = __float_as_uint(v[i]);
+      if (isfinite(v[i])) {
+        v[i] -= __uint_as_float(bits[i] & 0xFFFF0000u);
+      } else {
+        if (isnan(v[i])) bits[i] |= 0x00400000u;
+        v[i] = 0.0f;
+      }
     }
-    return bits;
-  };
-  const std::uint32_t bits0 = top(v0);
-  const std::uint32_t bits1 = top(v1);
-  return __byte_perm(bits0, bits1, 0x7632);
+    term = __byte_perm(bits[0], bits[1], 0x7632);
+  }
 }
 
 /// A lane's 16 bytes of every plane of a tile, in registers.
@@ -120,25 +133,17 @@ struct LaneTile<Encoding::raw32> {
                                            std::uint32_t (&a)[terms][4]) const {
     const uint4 p = ptx::load_shared_16(address + 2 * f * format::plane_bytes);
     const uint4 q = ptx::load_shared_16(address + (2 * f + 1) * format::plane_bytes);
-    float w[8] = {__uint_as_float(p.x), __uint_as_float(p.y), __uint_as_float(p.z),
-                  __uint_as_float(p.w), __uint_as_float(q.x), __uint_as_float(q.y),
-                  __uint_as_float(q.z), __uint_as_float(q.w)};
-    if constexpr (Nonfinite) {
+    const format::HalvesOfPair pairs[4] = {{p.x, p.y}, {p.z, p.w}, {q.x, q.y}, {q.z, q.w}};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-#pragma unroll
-        for (int term = 0; term < terms; ++term) {
-          a[term][i] = split_bf16_pair_nonfinite(w[2 * i], w[2 * i + 1]);
-        }
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t pair[terms];
+      if constexpr (Nonfinite) {
+        split_nonfinite_pair(pair, pairs[i]);
+      } else {
+        split_pair(pair, pairs[i]);
       }
-    } else {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-#pragma unroll
-        for (int term = 0; term < terms; ++term) {
-          a[term][i] = split_bf16_pair(w[2 * i], w[2 * i + 1]);
-        }
-      }
+      for (int term = 0; term < terms; ++term) a[term][i] = pair[term];
     }
   }
 };

@@ -3,7 +3,7 @@
 //
 //   split12   row_tiles times { k tiles | ExceptionHead | padding }, then the groups that no head
 //             has room for
-//   raw       row_tiles times { k tiles }
+//   raw       row_tiles times { k tiles }; raw32 with the words of its tiles as HalvesOfPair
 //
 // Host and device code both include it.
 #pragma once
@@ -49,6 +49,23 @@ constexpr std::uint64_t row_tile_pitch(std::uint64_t bytes) {
   const std::uint64_t aligned = (bytes + best - 1) / best * best;
   if ((aligned - bytes) * 100 < bytes) return aligned;
   return (bytes + least - 1) / least * least;
+}
+
+/// raw32: two FP32 weights that follow each other in a packed tile become their upper halves, a
+/// pair of BF16 as the tensor cores take it, and their lower halves (the first weight in the lower
+/// 16 bits). What the kernels split the weights into is found with fewer instructions that way.
+struct HalvesOfPair {
+  std::uint32_t upper;
+  std::uint32_t lower;
+};
+constexpr HalvesOfPair halves_of_pair(std::uint32_t first, std::uint32_t second) {
+  return {first >> 16 | (second & 0xFFFF0000u), (first & 0xFFFFu) | second << 16};
+}
+constexpr std::uint32_t first_of_pair(HalvesOfPair halves) {
+  return halves.upper << 16 | (halves.lower & 0xFFFFu);
+}
+constexpr std::uint32_t second_of_pair(HalvesOfPair halves) {
+  return (halves.upper & 0xFFFF0000u) | halves.lower >> 16;
 }
 
 /// Byte offsets of a device image.

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -55,13 +56,29 @@ TEST(DeviceImage, GivesThePackedMatrixBack) {
 TEST(DeviceImage, KeepsRawMatrices) {
   const auto w = test::mixed_weights(33 * 70, base, 0.2, 2);
   const PackedMatrix raw16 = pack(w, 33, 70, {.max_exception_rate = 0.0});
-  std::vector<float> f(33 * 70, 1.5f);
+  std::vector<float> f(33 * 70);
+  for (std::size_t i = 0; i < f.size(); ++i) f[i] = 1.0f + 0x1p-23f * static_cast<float>(i * 3449);
   const PackedMatrix raw32 = pack(f, 33, 70);
   for (const PackedMatrix& packed : {raw16, raw32}) {
     const ImageLayout layout = image_layout(packed, 3);
     EXPECT_EQ(layout.more_groups, 0);
     EXPECT_TRUE(test::same_bytes(read_image(layout, image_of(packed, layout)), packed));
   }
+}
+
+TEST(DeviceImage, HoldsHalvesOfFp32Weights) {
+  std::vector<float> f(16 * 64);
+  for (std::size_t i = 0; i < f.size(); ++i) {
+    f[i] = std::bit_cast<float>(0x3F80A000u + static_cast<std::uint32_t>(i) * 0x10001u);
+  }
+  const PackedMatrix packed = pack(f, 16, 64);
+  const Bytes image = image_of(packed, image_layout(packed));
+  format::HalvesOfPair halves;  // lane 0, plane 0: weights (0, 0) and (0, 1)
+  std::memcpy(&halves, image.data(), sizeof(halves));
+  EXPECT_EQ(halves.upper, 0x3F813F80u);
+  EXPECT_EQ(halves.lower, 0xA001A000u);
+  EXPECT_EQ(format::first_of_pair(halves), std::bit_cast<std::uint32_t>(f[0]));
+  EXPECT_EQ(format::second_of_pair(halves), std::bit_cast<std::uint32_t>(f[1]));
 }
 
 TEST(DeviceImage, TakesOtherWeightsWhereTheyFit) {

@@ -7,9 +7,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <ostream>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -190,6 +193,44 @@ TEST_P(KernelInstance, TakesAnyStrideAlignmentAndRowRange) {
   run_case(backend, layer, m, 0, layer.n, layer.k, 1);
   run_case(backend, layer, m, 16, 48, layer.k, 0);
   run_case(backend, layer, m, 64, 99, layer.k, 0);
+}
+
+/// FP32 weights of random bits, from 2^-109 to 2^127.
+Layer layer_of_every_exponent(std::int64_t n, std::int64_t k) {
+  std::mt19937 random(8);
+  std::uniform_int_distribution<std::uint32_t> exponent(18, 254);
+  std::vector<float> w(static_cast<std::size_t>(n * k));
+  for (float& value : w) {
+    const auto bits = static_cast<std::uint32_t>(random());
+    value = std::bit_cast<float>((bits & 0x807FFFFFu) | exponent(random) << 23);
+  }
+  return {n, k, {w.begin(), w.end()}, pack(std::span<const float>(w), n, k)};
+}
+
+// The three terms of a weight add up to it, whatever its exponent: all rows of x are probe rows.
+TEST_P(KernelInstance, GivesBackFp32WeightsOfEveryExponent) {
+  const Facts facts = facts_of(GetParam());
+  if (facts.encoding != Encoding::raw32) GTEST_SKIP() << "BF16 weights";
+  const std::int64_t k = 64 * (facts.cluster + 9);
+  const Layer layer = layer_of_every_exponent(50, k);
+  const CudaBackend backend(layer.packed, {});
+  const std::int64_t m = facts.tokens;
+  const auto plan =
+      plan::plan_instance(GetParam(), backend.problem(layer.n, m, true), backend.gpu());
+  for (std::int64_t first = 0; first < k; first += m) {
+    Input input{std::vector<std::uint16_t>(static_cast<std::size_t>(m * k), 0), {}};
+    for (std::int64_t i = 0; i < m; ++i) {
+      input.probe_k.push_back((first + i) % k);
+      input.x[static_cast<std::size_t>(i * k + input.probe_k.back())] = float_to_bf16(0.5f);
+    }
+    const auto call = [&](const std::uint16_t* x, void* out) {
+      backend.run_with(
+          plan,
+          {.x = x, .m = m, .x_row_stride = k, .out = out, .row_begin = 0, .row_end = layer.n});
+    };
+    const auto got = run_guarded(call, input.x, 0, m, layer.n, DType::f32);
+    expect_close(layer, input, k, m, 0, layer.n, got, plan::instance_name(plan.instance));
+  }
 }
 
 TEST_P(KernelInstance, TakesManyExceptions) {
