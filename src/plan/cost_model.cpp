@@ -45,6 +45,7 @@ constexpr double rows_step_token_us = 0.0012;
 constexpr double tile_sm_bytes_us = 104.1e3;
 constexpr double tile_clock_mhz = 1481;
 constexpr double tile_step_us = 0.1182;  // least time of a k tile
+constexpr double tile_shared_bytes_us = 225e3;  // 128 bytes a clock
 // Row blocks over what one row block after the other would take:
 constexpr double two_row_blocks = 1.0;
 constexpr double two_of_256_tokens = 0.8792;
@@ -56,8 +57,8 @@ constexpr double tile_wave_us = 2.427;
 constexpr double tile_sharpness = 6.029;
 constexpr double out_bytes_us = 2.45e6;
 // Tile kernels for FP32 weights.
-constexpr double terms_step_us = 0.21;  // of a k tile, and for each token
-constexpr double terms_token_us = 3.1e-3;
+constexpr double terms_step_us = 0.17;  // of a k tile, and for each token
+constexpr double terms_token_us = 3.3e-3;
 constexpr double terms_start_us = 2.6;
 constexpr double terms_l2_bytes_us = 7.5e6;  // what the SMs take in from the L2 cache
 }  // namespace fit
@@ -176,8 +177,13 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
                         : c.tokens == 256   ? fit::two_of_256_tokens
                                             : fit::two_row_blocks;
   const double math_us = c.row_blocks * c.tokens * 2.0 / fit::tile_clock_mhz * others;
+  // Shared memory: what comes in, weights to registers, and x to the tensor cores for each row
+  // block.
+  const double shared_bytes = stage_bytes + c.row_blocks * 4.0 * tile_bytes(c.encoding) +
+                              c.row_blocks * c.tokens * format::tile_k * 2.0;
   const double stage_us =
-      std::max({math_us, stage_bytes / fit::tile_sm_bytes_us, fit::tile_step_us});
+      std::max({math_us, stage_bytes / fit::tile_sm_bytes_us,
+                shared_bytes / fit::tile_shared_bytes_us, fit::tile_step_us});
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
   const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us;
   const double exchange_us = c.cluster > 1    ? fit::tile_cluster_us * c.cluster
@@ -192,7 +198,7 @@ double estimate_terms_us(const TileConfig& c, const Problem& problem, const GpuF
                          const Occupancy& o) {
   const auto cta_k_tiles =
       static_cast<double>(ceil_div(ceil_div(problem.k, format::tile_k), c.cluster));
-  const auto x_rows = static_cast<double>(std::min<std::int64_t>(problem.m, c.tokens));
+  const auto x_rows = static_cast<double>(tile_x_rows(problem.m, o.token_blocks));
   const double stage_bytes = 4 * tile_bytes(c.encoding) + x_rows * format::tile_k * 2;
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles *
                          (fit::terms_step_us + fit::terms_token_us * c.tokens);
@@ -202,10 +208,11 @@ double estimate_terms_us(const TileConfig& c, const Problem& problem, const GpuF
          fit::terms_start_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
 }
 
-/// SMs that clusters of a size can use: a cluster lies in one GPC (measured with one CTA an SM).
+/// SMs that clusters of a size can use: a cluster lies in one GPC (measured with one CTA an SM; of
+/// 7, which no instance has, as of 6).
 std::int64_t reachable_sms(int cluster, std::int64_t sm_count) {
-  const std::int64_t of_132 = cluster <= 2 ? 132 : cluster == 3 ? 117 : cluster == 6 ? 102 : 120;
-  return sm_count * of_132 / 132;
+  constexpr std::int64_t of_132[] = {132, 132, 117, 120, 110, 102, 102, 120};
+  return sm_count * of_132[cluster - 1] / 132;
 }
 
 }  // namespace
