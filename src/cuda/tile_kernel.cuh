@@ -73,10 +73,19 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
     find_tile<C>(args, static_cast<int>(blockIdx.x), share);
     return share;
   }
-  share.row_tile = args.first_row_tile + static_cast<int>(blockIdx.y) * C.row_blocks * 4;
   // Token blocks in groups, all rows for one group before the next: a wave's x stays in L2.
-  const unsigned token_block = blockIdx.z * (gridDim.x / C.cluster) + blockIdx.x / C.cluster;
-  share.token = static_cast<std::int64_t>(token_block) * args.x_rows;
+  const unsigned group_blocks = gridDim.x / C.cluster;
+  unsigned token_block = blockIdx.x / C.cluster;
+  unsigned row_group = blockIdx.y;
+  if constexpr (C.encoding == Encoding::raw32) {
+    // A token block's rows side by side: clusters go to the GPCs in turn, and the second one of a
+    // GPC reads what the first one reads when both have the same rows.
+    const unsigned index = row_group * group_blocks + token_block;
+    token_block = index / gridDim.y;
+    row_group = index % gridDim.y;
+  }
+  share.row_tile = args.first_row_tile + static_cast<int>(row_group) * C.row_blocks * 4;
+  share.token = static_cast<std::int64_t>(blockIdx.z * group_blocks + token_block) * args.x_rows;
   share.token_end = min(share.token + args.x_rows, args.m);
   return share;
 }
