@@ -44,7 +44,7 @@ constexpr double rows_step_token_us = 0.0012;
 // Tile kernels.
 constexpr double tile_sm_bytes_us = 104.1e3;
 constexpr double tile_clock_mhz = 1481;
-constexpr double tile_step_us = 0.1182;  // least time of a k tile
+constexpr double tile_step_us = 0.1182;         // least time of a k tile
 constexpr double tile_shared_bytes_us = 225e3;  // 128 bytes a clock
 // Row blocks over what one row block after the other would take:
 constexpr double two_row_blocks = 1.0;
@@ -181,9 +181,8 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
   // block.
   const double shared_bytes = stage_bytes + c.row_blocks * 4.0 * tile_bytes(c.encoding) +
                               c.row_blocks * c.tokens * format::tile_k * 2.0;
-  const double stage_us =
-      std::max({math_us, stage_bytes / fit::tile_sm_bytes_us,
-                shared_bytes / fit::tile_shared_bytes_us, fit::tile_step_us});
+  const double stage_us = std::max({math_us, stage_bytes / fit::tile_sm_bytes_us,
+                                    shared_bytes / fit::tile_shared_bytes_us, fit::tile_step_us});
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
   const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us;
   const double exchange_us = c.cluster > 1    ? fit::tile_cluster_us * c.cluster
