@@ -66,7 +66,7 @@ class KernelInstance : public testing::TestWithParam<plan::Instance> {
            plan::smem_limit_bytes;
   }
 
-  /// One call with the instance under test, twice; compares with the reference and with itself.
+  /// run_twice() with an input of its own; what the instance cannot serve must be refused.
   static void run_case(const CudaBackend& backend, const Layer& layer, std::int64_t m,
                        std::int64_t row_begin, std::int64_t row_end, std::int64_t row_stride,
                        std::size_t x_offset) {
@@ -79,21 +79,31 @@ class KernelInstance : public testing::TestWithParam<plan::Instance> {
       EXPECT_THROW(plan::plan_instance(GetParam(), problem, backend.gpu()), Error);
       return;
     }
-    const auto plan = plan::plan_instance(GetParam(), problem, backend.gpu());
     const Input input = make_input(m, layer.k, row_stride, static_cast<unsigned>(m % 8));
+    run_twice(backend, layer, input,
+              {.m = m, .x_row_stride = row_stride, .row_begin = row_begin, .row_end = row_end},
+              x_offset);
+  }
+
+  /// One call with the instance under test, twice; compares with the reference and with itself.
+  /// args: without pointers.
+  static void run_twice(const CudaBackend& backend, const Layer& layer, const Input& input,
+                        RunArgs args, std::size_t x_offset) {
+    const std::int64_t rows = args.row_end - args.row_begin;
+    const bool aligned = args.x_row_stride % 8 == 0 && x_offset % 8 == 0;
+    const auto plan =
+        plan::plan_instance(GetParam(), backend.problem(rows, args.m, aligned), backend.gpu());
     const std::string what = plan::instance_name(plan.instance) + " n=" + std::to_string(rows) +
-                             " k=" + std::to_string(layer.k) + " m=" + std::to_string(m);
+                             " k=" + std::to_string(layer.k) + " m=" + std::to_string(args.m);
     const auto call = [&](const std::uint16_t* x, void* out) {
-      backend.run_with(plan, {.x = x,
-                              .m = m,
-                              .x_row_stride = row_stride,
-                              .out = out,
-                              .row_begin = row_begin,
-                              .row_end = row_end});
+      args.x = x;
+      args.out = out;
+      backend.run_with(plan, args);
     };
-    const auto got = run_guarded(call, input.x, x_offset, m, rows, layer.packed.dtype());
-    expect_close(layer, input, row_stride, m, row_begin, row_end, got, what);
-    const auto again = run_guarded(call, input.x, x_offset, m, rows, layer.packed.dtype());
+    const DType dtype = layer.packed.dtype();
+    const auto got = run_guarded(call, input.x, x_offset, args.m, rows, dtype);
+    expect_close(layer, input, args.x_row_stride, args.m, args.row_begin, args.row_end, got, what);
+    const auto again = run_guarded(call, input.x, x_offset, args.m, rows, dtype);
     EXPECT_EQ(0, std::memcmp(got.data(), again.data(), got.size() * sizeof(double)))
         << what << ": two runs differ";
   }
@@ -215,21 +225,13 @@ TEST_P(KernelInstance, GivesBackFp32WeightsOfEveryExponent) {
   const Layer layer = layer_of_every_exponent(50, k);
   const CudaBackend backend(layer.packed, {});
   const std::int64_t m = facts.tokens;
-  const auto plan =
-      plan::plan_instance(GetParam(), backend.problem(layer.n, m, true), backend.gpu());
   for (std::int64_t first = 0; first < k; first += m) {
     Input input{std::vector<std::uint16_t>(static_cast<std::size_t>(m * k), 0), {}};
     for (std::int64_t i = 0; i < m; ++i) {
       input.probe_k.push_back((first + i) % k);
       input.x[static_cast<std::size_t>(i * k + input.probe_k.back())] = float_to_bf16(0.5f);
     }
-    const auto call = [&](const std::uint16_t* x, void* out) {
-      backend.run_with(
-          plan,
-          {.x = x, .m = m, .x_row_stride = k, .out = out, .row_begin = 0, .row_end = layer.n});
-    };
-    const auto got = run_guarded(call, input.x, 0, m, layer.n, DType::f32);
-    expect_close(layer, input, k, m, 0, layer.n, got, plan::instance_name(plan.instance));
+    run_twice(backend, layer, input, {.m = m, .x_row_stride = k, .row_end = layer.n}, 0);
   }
 }
 
