@@ -18,7 +18,7 @@ template <plan::TileConfig C>
 struct TileBarriers {
   std::uint64_t x_full[C.x_stages];
   std::uint64_t x_empty[C.x_stages];
-  std::uint64_t received[plan::warpgroups(C)];
+  std::uint64_t received[plan::warpgroups(C)][plan::epilogue_steps(C)];
 };
 
 /// A position in a ring: slot and parity of its round. Steps by `step` slots.
@@ -42,6 +42,7 @@ struct TileConsumer {
   /// The next k tile is loaded before this one is multiplied. Not where the loaded registers are
   /// the fragments: wgmma in flight reads those.
   static constexpr bool loads_early = C.encoding == Encoding::split12;
+  static constexpr int first_stages = plan::first_w_stages(C);
 
   const TileArgs& args;
   TileBarriers<C>& barriers;
@@ -98,17 +99,24 @@ struct TileConsumer {
     --to_copy;
     tile += C.k_groups * tile_bytes;
   }
-  __device__ __forceinline__ void fill() {
+  __device__ __forceinline__ void fill(int first, int end) {
 #pragma unroll 1
-    for (int s = 0; s < C.w_stages; ++s) copy(s);
+    for (int s = first; s < end; ++s) copy(s);
+  }
+  /// Asks for the first k tiles, and for all others when the first one is there.
+  __device__ __forceinline__ void start() { fill(0, first_stages); }
+  __device__ __forceinline__ void wait_for_first() {
+    ptx::cp_async_wait<first_stages - 1>();
+    fill(first_stages, C.w_stages);
+  }
+  __device__ __forceinline__ void wait_for_next() const { ptx::cp_async_wait<C.w_stages - 1>(); }
+  __device__ __forceinline__ void load() { packed.load(w_ring + w_stage * tile_bytes); }
+  __device__ __forceinline__ void load_next() {
+    wait_for_next();
+    load();
   }
 
-  __device__ __forceinline__ void load() {
-    ptx::cp_async_wait<C.w_stages - 1>();
-    packed.load(w_ring + w_stage * tile_bytes);
-  }
-
-  /// Decodes a k tile and has its stage refilled.
+  /// Decodes a k tile and has its stage refilled. Its bytes are there.
   __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
     if constexpr (!loads_early) load();
 #pragma unroll
@@ -150,13 +158,14 @@ struct TileConsumer {
   __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
     std::uint32_t fragments[2][16];
     if (steps > 0) {
+      wait_for_first();
       if constexpr (loads_early) load();
       decode(fragments[0]);
       __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
       exceptions.start();
       exceptions.patch(fragments[0], k_group);
       multiply(sums, fragments[0]);
-      if constexpr (loads_early) load();
+      if constexpr (loads_early) load_next();
       int k_tile = k_group;
       int left = steps;
       int previous = x_at.slot;
@@ -166,8 +175,9 @@ struct TileConsumer {
         if (--left == 0) return false;
         x_at.advance(C.k_groups);
         k_tile += C.k_groups;
+        if constexpr (!loads_early) wait_for_next();
         decode(next);
-        if constexpr (loads_early) load();
+        if constexpr (loads_early) load_next();
         exceptions.patch(next, k_tile);
         multiply(sums, next);
         ptx::wgmma_wait<1>();  // the group before: its fragments and its x are free
@@ -201,7 +211,6 @@ struct TileTermsConsumer : TileConsumer<C> {
   /// Splits the next k tile and has its stage refilled. Nonfinite: some weight is Inf or NaN.
   template <bool Nonfinite>
   __device__ __forceinline__ void decode(Fragments& fragments) {
-    ptx::cp_async_wait<C.w_stages - 1>();
     const std::uint32_t from = Base::w_ring + Base::w_stage * Base::tile_bytes;
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
@@ -243,8 +252,10 @@ struct TileTermsConsumer : TileConsumer<C> {
   template <bool Nonfinite>
   __device__ __forceinline__ void run_as(float (&sums)[C.tokens / 2]) {
     Fragments fragments;
+    Base::wait_for_first();
 #pragma unroll 1
     for (int left = Base::steps; left > 0; --left) {
+      Base::wait_for_next();
       decode<Nonfinite>(fragments);
       multiply(fragments);
       ptx::wgmma_wait<0>();

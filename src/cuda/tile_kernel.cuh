@@ -31,11 +31,10 @@
 
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/tile_consumer.cuh"
+#include "cuda/tile_epilogue.cuh"
 #include "cuda/tile_exceptions.cuh"
 #include "cuda/tile_kernel_args.hpp"
 #include "plan/kernel_table.hpp"
-
-#include <cuda_bf16.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -94,7 +93,7 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
 /// of B that are not stored.
 template <plan::TileConfig C>
 struct TileXCopy {
-  static constexpr int first_stages = C.tokens >= 128 ? 2 : C.x_stages;
+  static constexpr int first_stages = plan::first_x_stages(C);
 
   const TileArgs& args;
   const TileShare& share;
@@ -107,11 +106,13 @@ struct TileXCopy {
     ptx::tma_load_3d(ring + slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(tile.token),
                      tile.k_tile_begin + k_tile, full);
   }
-  /// Asks for the first k tiles. Many tokens: only for two, so that x does not stand in the way of
-  /// the first weights.
+  /// Asks for the first k tiles.
   __device__ __forceinline__ void start() const { fill(0, first_stages); }
   /// And for all the others, of a persistent kernel those of further tiles, too.
   __device__ __forceinline__ void run() const {
+    if constexpr (plan::starts_small(C)) {
+      ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[0]), 0);
+    }
     fill(first_stages, C.x_stages);
     RingPosition<C.x_stages> at{0};
     if constexpr (plan::is_persistent(C)) at = after_fill();
@@ -148,231 +149,6 @@ struct TileXCopy {
   }
 };
 
-/// From a warpgroup's sums to `out`. Sums are held in units of 8 tokens, as wgmma has them:
-/// [unit][4] in every thread.
-template <plan::TileConfig C>
-struct TileEpilogue {
-  static constexpr int units = plan::owned_units(C);  // of a warpgroup, of its CTA's sums
-  static constexpr int unit_bytes = 128 * 16;
-  static constexpr plan::TileLayout layout = plan::tile_layout(C);
-
-  const TileArgs& args;
-  const TileShare& share;
-  TileBarriers<C>& barriers;
-  std::uint32_t smem;
-  int warpgroup;
-  int thread;  // in the warpgroup
-
-  __device__ __forceinline__ int k_group() const { return warpgroup / C.row_blocks; }
-  /// Of this warpgroup, in `out`.
-  __device__ __forceinline__ std::int64_t first_feature() const {
-    const int row_tile = share.row_tile - args.first_row_tile + warpgroup % C.row_blocks * 4;
-    return static_cast<std::int64_t>(row_tile) * format::tile_rows;
-  }
-  __device__ __forceinline__ std::int64_t first_token() const {
-    return share.token + k_group() * units * 8;
-  }
-  /// Memory of a warpgroup for what its partner sends, and to put rows of `out` together: with two
-  /// k groups in the ring of x, once all are past it, else in its own ring of weights.
-  __device__ __forceinline__ std::uint32_t scratch(int of_warpgroup) const {
-    return C.k_groups == 2 ? smem + of_warpgroup * plan::scratch_bytes(C)
-                           : smem + layout.w + of_warpgroup * plan::w_ring_bytes(C);
-  }
-  __device__ __forceinline__ std::uint32_t staging() const {
-    if constexpr (plan::is_persistent(C)) {
-      return smem + layout.staging + warpgroup * plan::staging_bytes(C);
-    }
-    return scratch(warpgroup) + (C.k_groups == 2 ? units * unit_bytes : 0);
-  }
-
-  template <int First>
-  __device__ __forceinline__ void split(const float (&sums)[C.tokens / 2], float (&own)[4 * units],
-                                        std::uint32_t to) const {
-    constexpr int other = units - First;
-#pragma unroll
-    for (int u = 0; u < units; ++u) {
-      const float* v = sums + 4 * (other + u);
-      ptx::store_shared_16(to + u * unit_bytes, make_float4(v[0], v[1], v[2], v[3]));
-    }
-#pragma unroll
-    for (int i = 0; i < 4 * units; ++i) own[i] = sums[4 * First + i];
-  }
-
-  /// The two k groups of a row block: each takes one half of the tokens and adds the other's sums.
-  __device__ __forceinline__ void sum_k_groups(const float (&sums)[C.tokens / 2],
-                                               float (&own)[4 * units]) const {
-    const int partner = (warpgroup + C.row_blocks) % plan::warpgroups(C);
-    const std::uint32_t to = scratch(partner) + thread * 16;
-    ptx::named_barrier_sync(1, 128 * plan::warpgroups(C));  // all are past their rings
-    if (k_group() == 0) {
-      split<0>(sums, own, to);
-    } else {
-      split<units>(sums, own, to);
-    }
-    ptx::named_barrier_sync(1, 128 * plan::warpgroups(C));
-#pragma unroll
-    for (int u = 0; u < units; ++u) {
-      const float4 v = ptx::load_shared_float4(scratch(warpgroup) + thread * 16 + u * unit_bytes);
-      own[4 * u] += v.x;
-      own[4 * u + 1] += v.y;
-      own[4 * u + 2] += v.z;
-      own[4 * u + 3] += v.w;
-    }
-  }
-
-  /// Where `owner` receives unit u from CTA `source` of the cluster.
-  __device__ __forceinline__ std::uint32_t received(int u, int owner, int source) const {
-    const int index = source < owner ? source : source - 1;  // an owner sends itself nothing
-    return smem + layout.receive + thread * 16 +
-           ((warpgroup * (C.cluster - 1) + index) * plan::max_units(C) + u -
-            plan::first_unit(C, owner)) *
-               unit_bytes;
-  }
-
-  /// The CTAs of the cluster: each owns some units, and is sent those of the others.
-  __device__ __forceinline__ void send(const float (&sums)[4 * units]) const {
-    const int rank = static_cast<int>(share.rank);
-#pragma unroll
-    for (int u = 0; u < units; ++u) {
-      const int owner = plan::unit_owner(C, u);
-      if (owner == rank) continue;
-      const std::uint32_t barrier = ptx::shared_address(&barriers.received[warpgroup]);
-      ptx::store_async_16(
-          ptx::map_to_rank(received(u, owner, rank), owner),
-          make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]),
-          ptx::map_to_rank(barrier, owner));
-    }
-  }
-
-  /// The sum of an own unit over the cluster, in order of rank.
-  __device__ __forceinline__ float4 total(float4 own, int u) const {
-    if constexpr (C.cluster == 1) return own;
-    const int rank = static_cast<int>(share.rank);
-    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll
-    for (int source = 0; source < C.cluster; ++source) {
-      float4 part = own;
-      if (source != rank) part = ptx::load_shared_float4(received(u, rank, source));
-      sum.x += part.x;
-      sum.y += part.y;
-      sum.z += part.z;
-      sum.w += part.w;
-    }
-    return sum;
-  }
-
-  __device__ __forceinline__ static std::uint32_t pack(float a, float b) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
-    return reinterpret_cast<const std::uint32_t&>(pair);
-  }
-
-  __device__ __forceinline__ bool owns(int u) const {
-    return plan::unit_owner(C, u) == static_cast<int>(share.rank);
-  }
-  __device__ __forceinline__ float4 total(const float (&sums)[4 * units], int u) const {
-    return total(make_float4(sums[4 * u], sums[4 * u + 1], sums[4 * u + 2], sums[4 * u + 3]), u);
-  }
-
-  /// Sums over the cluster and writes them to `out`.
-  __device__ __forceinline__ void finish(const float (&sums)[4 * units]) const {
-    if constexpr (C.cluster > 1) {
-      send(sums);
-      ptx::mbarrier_wait_cluster(ptx::shared_address(&barriers.received[warpgroup]), 0);
-    }
-    if constexpr (C.encoding == Encoding::raw32) {
-      store_fp32(sums);
-    } else {
-      store_bf16(sums);
-    }
-  }
-
-  /// Eight lanes store 8 neighbouring features of a token, a sector.
-  __device__ __forceinline__ void store_fp32(const float (&sums)[4 * units]) const {
-    const int lane = thread % 32;
-    const std::int64_t feature = first_feature() + thread / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int u = 0; u < units; ++u) {
-      if (!owns(u)) continue;
-      const float4 v = total(sums, u);
-      const std::int64_t token = first_token() + 8 * u + lane % 4 * 2;
-      auto* const out = static_cast<float*>(args.out) + token * args.rows + feature;
-      const auto store = [&](int t, int f, float value) {
-        if (token + t < share.token_end && feature + f < args.rows) out[t * args.rows + f] = value;
-      };
-      store(0, 0, v.x);
-      store(1, 0, v.y);
-      store(0, 8, v.z);
-      store(1, 8, v.w);
-    }
-  }
-
-  /// By way of a tile [token][64 features].
-  __device__ __forceinline__ void store_bf16(const float (&sums)[4 * units]) const {
-    constexpr int step = plan::staged_units(C);
-    const int lane = thread % 32;
-    const std::uint32_t rows =
-        staging() + lane % 8 * plan::staging_row_bytes + thread / 32 * 32 + lane / 8 % 2 * 16;
-#pragma unroll
-    for (int first = 0; first < units; first += step) {
-      // The warps that share this memory, before as a ring of weights, are past it.
-      if (C.k_groups == 1 || first > 0) ptx::named_barrier_sync(2 + warpgroup, 128);
-#pragma unroll
-      for (int u = first; u < first + step; ++u) {
-        if (!owns(u)) continue;
-        const float4 v = total(sums, u);
-        ptx::stmatrix_x2_trans(rows + (u - first) * 8 * plan::staging_row_bytes, pack(v.x, v.y),
-                               pack(v.z, v.w));
-      }
-      ptx::named_barrier_sync(2 + warpgroup, 128);
-      if constexpr (step < units) {
-        store_staged(8 * first, 8 * (first + step), 8 * first);
-      } else {
-        const int rank = static_cast<int>(share.rank);
-        store_staged(8 * plan::first_unit(C, rank), 8 * plan::first_unit(C, rank + 1), 0);
-      }
-    }
-  }
-
-  /// Copies tokens [first, end) of 64 features to out, 16 bytes a thread where out allows it.
-  /// staged: the first token of the staging tile.
-  __device__ __forceinline__ void store_staged(int first, int end, int staged) const {
-    auto* const out = static_cast<__nv_bfloat16*>(args.out);
-    const std::int64_t feature = first_feature() + thread % 8 * 8;
-    const std::int64_t features_left = args.rows - feature;
-    if (features_left <= 0) return;
-    const bool vectors =
-        features_left >= 8 && args.rows % 8 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
-    for (int t = first + thread / 8; t < end; t += 16) {
-      const std::int64_t token = first_token() + t;
-      if (token >= share.token_end) break;
-      const uint4 v =
-          ptx::load_shared_16(staging() + (t - staged) * plan::staging_row_bytes + thread % 8 * 16);
-      __nv_bfloat16* const to = out + token * args.rows + feature;
-      if (vectors) {
-        *reinterpret_cast<uint4*>(to) = v;
-      } else {
-        const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          if (j < features_left) {
-            to[j] = __ushort_as_bfloat16(static_cast<unsigned short>(words[j / 2] >> 16 * (j % 2)));
-          }
-        }
-      }
-    }
-  }
-
-  __device__ __forceinline__ void run(const float (&sums)[C.tokens / 2]) const {
-    if constexpr (C.k_groups == 2) {
-      float own[4 * units];
-      sum_k_groups(sums, own);
-      finish(own);
-    } else {
-      finish(sums);
-    }
-  }
-};
-
 /// What the first copies of x need.
 template <plan::TileConfig C>
 __device__ __forceinline__ void init_full_barriers(TileBarriers<C>& barriers) {
@@ -386,17 +162,22 @@ __device__ __forceinline__ void init_other_barriers(TileBarriers<C>& barriers, s
     ptx::mbarrier_init(ptx::shared_address(&empty), 4 * C.row_blocks);
   }
   if constexpr (C.cluster > 1) {
-    for (auto& received : barriers.received) {
-      ptx::mbarrier_init(ptx::shared_address(&received), 1);
+    for (auto& of_warpgroup : barriers.received) {
+      for (auto& received : of_warpgroup) ptx::mbarrier_init(ptx::shared_address(&received), 1);
     }
   }
   ptx::fence_mbarrier_init();
   if constexpr (C.cluster > 1) {
     const int units = plan::first_unit(C, static_cast<int>(rank) + 1) -
                       plan::first_unit(C, static_cast<int>(rank));
-    for (auto& received : barriers.received) {
-      ptx::mbarrier_arrive_expect(ptx::shared_address(&received),
-                                  (C.cluster - 1) * units * 128 * 16);
+    for (auto& of_warpgroup : barriers.received) {
+      int left = units;
+      for (auto& received : of_warpgroup) {
+        const int of_step = min(left, plan::step_units);
+        ptx::mbarrier_arrive_expect(ptx::shared_address(&received),
+                                    (C.cluster - 1) * of_step * 128 * 16);
+        left -= of_step;
+      }
     }
   }
 }
@@ -419,7 +200,7 @@ __device__ __forceinline__ void consume_tiles(Consumer& consumer, Exceptions& ex
       consumer.open(next);
       __syncwarp();  // all lanes have read the exceptions before
       exceptions.ask(consumer.row_tile);
-      consumer.fill();
+      consumer.start();
     }
     const int thread = static_cast<int>(threadIdx.x) % 128;
     TileEpilogue<C>{consumer.args, done, consumer.barriers, consumer.smem, warpgroup, thread}.run(
@@ -459,7 +240,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   const TileXCopy<C> x_copy{args, share, smem, barriers};
   if (consumes) {
     exceptions.ask(consumer.row_tile);
-    consumer.fill();
+    consumer.start();
   } else if (warp == x_warp && lane == 0) {
     ptx::prefetch_tensor_map(&args.x_map);
     init_full_barriers<C>(barriers);

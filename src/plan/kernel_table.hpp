@@ -225,6 +225,16 @@ constexpr int cta_threads(const TileConfig& c) {
 /// The largest tiles: a CTA goes on to its next tile, whose first copies are in flight while it
 /// stores the one before.
 constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
+/// K tiles that a CTA asks for at first, of weights (a warpgroup) and of x; for the rest of the rings
+/// once the first are there. Where the tensor cores are the limit, all at once would only delay the
+/// first: an SM takes in 60 bytes a clock.
+constexpr bool starts_small(const TileConfig& c) {
+  return c.k_groups == 1 && c.tokens >= 96 && !is_persistent(c);
+}
+constexpr int first_w_stages(const TileConfig& c) { return starts_small(c) ? 2 : c.w_stages; }
+constexpr int first_x_stages(const TileConfig& c) {
+  return starts_small(c) || c.tokens >= 128 ? 2 : c.x_stages;
+}
 /// A unit is 8 tokens. Warpgroups that share k in a CTA own equal parts of the tokens; of such a
 /// part, every CTA of the cluster owns a run of units.
 constexpr int owned_units(const TileConfig& c) { return c.tokens / 8 / c.k_groups; }
@@ -240,16 +250,23 @@ constexpr int max_units(const TileConfig& c) {
   return (owned_units(c) + c.cluster - 1) / c.cluster;
 }
 
+/// Units of every owner that the epilogue exchanges and stores at a time.
+inline constexpr int step_units = 2;
+constexpr int epilogue_steps(const TileConfig& c) {
+  return (max_units(c) + step_units - 1) / step_units;
+}
+inline constexpr int named_barriers = 16;  // of a CTA
+
 inline constexpr int staging_row_bytes = 144;     // 64 features, and 8 more against bank conflicts
 inline constexpr int exception_head_bytes = 384;  // of a row tile, see ExceptionHead
 
 constexpr int w_ring_bytes(const TileConfig& c) {  // of a warpgroup
   return c.w_stages * 4 * tile_bytes(c.encoding);
 }
-/// Units that a warpgroup puts together at a time, as BF16 [token][64 + 8], before it stores them.
+/// Units for which a warpgroup has room to put them together as BF16 [token][64 + 8]: two steps at
+/// least, or all.
 constexpr int staged_units(const TileConfig& c) {
-  if (!is_persistent(c)) return owned_units(c);
-  return owned_units(c) % 8 == 0 ? 8 : 4;
+  return is_persistent(c) ? 2 * step_units : max_units(c);
 }
 constexpr int staging_bytes(const TileConfig& c) {
   return c.encoding == Encoding::raw32 ? 0 : staged_units(c) * 8 * staging_row_bytes;
@@ -279,7 +296,7 @@ constexpr TileLayout tile_layout(const TileConfig& c) {
   layout.staging =
       layout.heads + (has_exceptions(c) ? 4 * warpgroups(c) * exception_head_bytes : 0);
   layout.barriers = layout.staging + (is_persistent(c) ? warpgroups(c) * staging_bytes(c) : 0);
-  layout.total = layout.barriers + 8 * (2 * c.x_stages + warpgroups(c));
+  layout.total = layout.barriers + 8 * (2 * c.x_stages + warpgroups(c) * epilogue_steps(c));
   return layout;
 }
 

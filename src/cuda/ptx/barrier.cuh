@@ -61,6 +61,10 @@ __device__ __forceinline__ void mbarrier_wait_cluster(std::uint32_t barrier, std
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+/// Counts as arrived without waiting: what the thread wrote before is visible to those that sync.
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 __device__ __forceinline__ std::uint32_t cluster_rank() {
   std::uint32_t rank;
