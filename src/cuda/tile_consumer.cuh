@@ -35,6 +35,73 @@ struct RingPosition {
   }
 };
 
+/// Which share of the k tiles a warpgroup takes.
+template <plan::TileConfig C>
+__device__ __forceinline__ int k_group_of(int warp) {
+  return C.k_groups == 1 ? 0 : warp / 4 / C.row_blocks;
+}
+
+template <plan::TileConfig C>
+__device__ __forceinline__ int k_tiles_of(const TileShare& share, int k_group) {
+  return (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
+}
+
+/// Copies of weights into a warp's own ring: of each k tile, a lane copies the bytes that it
+/// decodes itself. They are what a CTA starts with, so their addresses come from the number of the
+/// thread: from what is the same in a warp, which the compiler knows after a shuffle only, they
+/// came later and made kernels 0.1 to 0.3 us slower.
+template <plan::TileConfig C>
+struct TileWeightCopy {
+  static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
+  static constexpr int first_stages = plan::first_w_stages(C);
+
+  const unsigned char* row_tile;  // the packed bytes of the warp's row tile
+  const unsigned char* tile;      // this lane's bytes of the next k tile to copy
+  const unsigned thread;          // in the CTA
+  const std::uint32_t ring;       // this lane's bytes of stage 0
+
+  __device__ __forceinline__ TileWeightCopy(const TileArgs& args, const TileShare& share,
+                                            std::uint32_t smem, unsigned thread)
+      : thread(thread),
+        ring(smem + plan::tile_layout(C).w + thread / 32 * (C.w_stages * tile_bytes) +
+             thread % 32 * 16) {
+    open(args, share);
+  }
+
+  /// Before the copies of a tile.
+  __device__ __forceinline__ void open(const TileArgs& args, const TileShare& share) {
+    const int warp = static_cast<int>(thread / 32);
+    const int k_group = k_group_of<C>(warp);
+    // Row tiles past the end repeat the last one; what they give is not stored.
+    const int row = min(share.row_tile + warp % (4 * C.row_blocks), share.last_row_tile);
+    row_tile = args.tiles + static_cast<unsigned>(row) * args.row_tile_bytes;
+    tile = row_tile + (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes +
+                       thread % 32 * 16);
+  }
+
+  /// The next k tile, if there is one. A group of cp.async either way.
+  __device__ __forceinline__ void copy(int stage, bool is_one) {
+    if (is_one) {
+#pragma unroll
+      for (int p = 0; p < LaneTile<C.encoding>::planes; ++p) {
+        ptx::cp_async_16(ring + stage * tile_bytes + p * format::plane_bytes,
+                         tile + p * format::plane_bytes);
+      }
+    }
+    ptx::cp_async_commit();
+    tile += C.k_groups * tile_bytes;
+  }
+  /// Stages first .. end - 1, the first `count` of them of k tiles that exist.
+  __device__ __forceinline__ void fill(int first, int end, int count) {
+#pragma unroll 1
+    for (int s = first; s < end; ++s) copy(s, s - first < count);
+  }
+  /// Asks for the first k tiles.
+  __device__ __forceinline__ void start(const TileShare& share) {
+    fill(0, first_stages, k_tiles_of<C>(share, k_group_of<C>(static_cast<int>(thread / 32))));
+  }
+};
+
 /// One consumer warpgroup's main loop.
 template <plan::TileConfig C>
 struct TileConsumer {
@@ -42,19 +109,15 @@ struct TileConsumer {
   /// The next k tile is loaded before this one is multiplied. Not where the loaded registers are
   /// the fragments: wgmma in flight reads those.
   static constexpr bool loads_early = C.encoding == Encoding::split12;
-  static constexpr int first_stages = plan::first_w_stages(C);
 
   const TileArgs& args;
   TileBarriers<C>& barriers;
   const std::uint32_t smem;
   const int lane;
   const int k_group;
-  const int warp_row_tile;        // of this warp, in the CTA's tile
-  const unsigned char* row_tile;  // its packed bytes
-  const unsigned char* tile;      // this lane's bytes of the next k tile to copy
-  int to_copy;                    // k tiles of this warpgroup, yet to be copied
-  int steps;                      // all of them
-  std::uint32_t w_ring;           // this lane's bytes of stage 0
+  TileWeightCopy<C> weights;
+  int steps;    // k tiles of this warpgroup
+  int to_copy;  // of them
   int w_stage;
   std::uint32_t x_ring;
   RingPosition<C.x_stages> x_at;
@@ -62,58 +125,43 @@ struct TileConsumer {
 
   __device__ __forceinline__ TileConsumer(const TileArgs& args, const TileShare& share,
                                           TileBarriers<C>& barriers, std::uint32_t smem, int warp,
-                                          int lane)
+                                          int lane, const TileWeightCopy<C>& weights)
       : args(args),
         barriers(barriers),
         smem(smem),
         lane(lane),
-        k_group(warp / 4 / C.row_blocks),
-        warp_row_tile(warp / 4 % C.row_blocks * 4 + warp % 4),
+        k_group(k_group_of<C>(warp)),
+        weights(weights),
         x_ring(smem),
         x_at{k_group} {
     open(share);
-    w_ring = smem + plan::tile_layout(C).w + warp / 4 * plan::w_ring_bytes(C) +
-             warp % 4 * (C.w_stages * tile_bytes) + lane * 16;
   }
 
-  /// Before the copies of a tile.
+  /// Before a tile.
   __device__ __forceinline__ void open(const TileShare& share) {
-    // Row tiles past the end repeat the last one; what they give is not stored.
-    row_tile =
-        args.tiles + min(share.row_tile + warp_row_tile, share.last_row_tile) * args.row_tile_bytes;
-    steps = to_copy = (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
-    tile = row_tile +
-           (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes + lane * 16);
+    steps = k_tiles_of<C>(share, k_group);
+    to_copy = steps - TileWeightCopy<C>::first_stages;
     w_stage = 0;
   }
 
-  __device__ __forceinline__ void copy(int stage) {
-    if (to_copy > 0) {
-#pragma unroll
-      for (int p = 0; p < LaneTile<C.encoding>::planes; ++p) {
-        ptx::cp_async_16(w_ring + stage * tile_bytes + p * format::plane_bytes,
-                         tile + p * format::plane_bytes);
-      }
-    }
-    ptx::cp_async_commit();
-    --to_copy;
-    tile += C.k_groups * tile_bytes;
-  }
-  __device__ __forceinline__ void fill(int first, int end) {
-#pragma unroll 1
-    for (int s = first; s < end; ++s) copy(s);
-  }
-  /// Asks for the first k tiles, and for all others when the first one is there.
-  __device__ __forceinline__ void start() { fill(0, first_stages); }
+  /// Waits for the first k tile, then asks for all that the ring has room for.
   __device__ __forceinline__ void wait_for_first() {
-    ptx::cp_async_wait<first_stages - 1>();
-    fill(first_stages, C.w_stages);
+    constexpr int first = TileWeightCopy<C>::first_stages;
+    ptx::cp_async_wait<first - 1>();
+    weights.fill(first, C.w_stages, to_copy);
+    to_copy -= C.w_stages - first;
   }
   __device__ __forceinline__ void wait_for_next() const { ptx::cp_async_wait<C.w_stages - 1>(); }
-  __device__ __forceinline__ void load() { packed.load(w_ring + w_stage * tile_bytes); }
+
+  __device__ __forceinline__ void load() { packed.load(weights.ring + w_stage * tile_bytes); }
   __device__ __forceinline__ void load_next() {
     wait_for_next();
     load();
+  }
+  __device__ __forceinline__ void refill() {
+    weights.copy(w_stage, to_copy > 0);
+    --to_copy;
+    if (++w_stage == C.w_stages) w_stage = 0;
   }
 
   /// Decodes a k tile and has its stage refilled. Its bytes are there.
@@ -127,8 +175,7 @@ struct TileConsumer {
       for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[i];
     }
     ptx::pin_registers(fragments);
-    copy(w_stage);
-    if (++w_stage == C.w_stages) w_stage = 0;
+    refill();
   }
 
   __device__ __forceinline__ std::uint32_t x_stage() const {
@@ -211,7 +258,7 @@ struct TileTermsConsumer : TileConsumer<C> {
   /// Splits the next k tile and has its stage refilled. Nonfinite: some weight is Inf or NaN.
   template <bool Nonfinite>
   __device__ __forceinline__ void decode(Fragments& fragments) {
-    const std::uint32_t from = Base::w_ring + Base::w_stage * Base::tile_bytes;
+    const std::uint32_t from = Base::weights.ring + Base::w_stage * Base::tile_bytes;
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
       std::uint32_t a[Tile::terms][4];
@@ -224,8 +271,7 @@ struct TileTermsConsumer : TileConsumer<C> {
     }
 #pragma unroll
     for (auto& term : fragments) ptx::pin_registers(term);
-    Base::copy(Base::w_stage);
-    if (++Base::w_stage == C.w_stages) Base::w_stage = 0;
+    Base::refill();
   }
 
   /// Starts the twelve wgmma of a k tile.

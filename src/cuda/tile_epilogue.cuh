@@ -87,8 +87,7 @@ struct TileEpilogue {
 
   /// Two k groups of a row block: each owns one half of the tokens and adds the other's sums.
   __device__ __forceinline__ static int swap_barrier(int receiver, int step) {
-    static_assert(C.k_groups == 1 ||
-                  2 + plan::warpgroups(C) * (1 + steps) <= plan::named_barriers);
+    static_assert(C.k_groups == 1 || 2 + plan::warpgroups(C) * (1 + steps) <= plan::named_barriers);
     return 2 + plan::warpgroups(C) + receiver * steps + step;
   }
   /// First: unit of the sums with which the own half begins.
@@ -100,9 +99,8 @@ struct TileEpilogue {
     const std::uint32_t to = scratch(partner) + thread * 16;
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      for_all_units(step, [&](int u) {
-        ptx::store_shared_16(to + u * unit_bytes, unit(sums, other + u));
-      });
+      for_all_units(
+          step, [&](int u) { ptx::store_shared_16(to + u * unit_bytes, unit(sums, other + u)); });
       ptx::named_barrier_arrive(swap_barrier(partner, step), 256);
     }
 #pragma unroll
@@ -142,8 +140,8 @@ struct TileEpilogue {
     }
   }
 
-  /// Calls f(sum over the cluster in order of rank, unit among the own ones) for a step's own units.
-  /// All that was received is loaded first.
+  /// Calls f(sum over the cluster in order of rank, unit among the own ones) for a step's own
+  /// units. All that was received is loaded first.
   template <class F>
   __device__ __forceinline__ void for_totals(int step, const Sums& sums, F&& f) const {
 #pragma unroll
@@ -219,9 +217,8 @@ struct TileEpilogue {
     const std::int64_t feature = first_feature() + thread % 8 * 8;
     const std::int64_t features_left = args.rows - feature;
     if (t >= 8 * own_units || token >= share.token_end || features_left <= 0) return;
-    const std::uint32_t from = staging() +
-                               t % (8 * plan::staged_units(C)) * plan::staging_row_bytes +
-                               thread % 8 * 16;
+    const std::uint32_t from =
+        staging() + t % (8 * plan::staged_units(C)) * plan::staging_row_bytes + thread % 8 * 16;
     auto* const to = static_cast<__nv_bfloat16*>(args.out) + token * args.rows + feature;
     if (features_left >= 8 && args.rows % 8 == 0 &&
         reinterpret_cast<std::uintptr_t>(args.out) % 16 == 0) {

@@ -58,10 +58,16 @@ struct TileExceptions {
                                             std::uint32_t entries, std::uint32_t stand_in, int lane)
       : view(view), share(share), lane(lane), entries(entries), stand_in(stand_in) {}
 
-  /// Asks for the head, in the cp.async group that the warp commits next.
-  __device__ __forceinline__ void ask(const unsigned char* row_tile) const {
-    if (lane * 16 < plan::exception_head_bytes) {
-      ptx::cp_async_16(entries + lane * 16, row_tile + view.head_offset + lane * 16);
+  /// Asks for the head of a warp's row tile, in the cp.async group that it commits next. By the
+  /// number of the thread, like TileWeightCopy.
+  __device__ __forceinline__ static void ask(const ExceptionView& view,
+                                             const unsigned char* row_tile, std::uint32_t smem,
+                                             unsigned thread) {
+    const std::uint32_t offset = thread % 32 * 16;
+    if (offset < plan::exception_head_bytes) {
+      ptx::cp_async_16(
+          smem + plan::tile_layout(C).heads + thread / 32 * plan::exception_head_bytes + offset,
+          row_tile + view.head_offset + offset);
     }
   }
 
@@ -182,7 +188,8 @@ struct TileExceptions {
 struct NoTileExceptions {
   template <class... Args>
   __device__ __forceinline__ explicit NoTileExceptions(Args&&...) {}
-  __device__ __forceinline__ void ask(const unsigned char*) const {}
+  __device__ __forceinline__ static void ask(const ExceptionView&, const unsigned char*,
+                                             std::uint32_t, unsigned) {}
   __device__ __forceinline__ void start() {}
   __device__ __forceinline__ void patch(std::uint32_t (&)[16], int) {}
 };

@@ -62,11 +62,9 @@ template <plan::TileConfig C>
 __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
   TileShare share;
   share.rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-  const int rank = static_cast<int>(share.rank);
-  share.k_tile_begin = static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * rank / C.cluster);
-  const int k_tile_end =
-      static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / C.cluster);
-  share.k_tiles = k_tile_end - share.k_tile_begin;
+  const auto k_tiles = static_cast<unsigned>(args.k_tiles);  // of 64, so that products fit
+  share.k_tile_begin = static_cast<int>(k_tiles * share.rank / C.cluster);
+  share.k_tiles = static_cast<int>(k_tiles * (share.rank + 1) / C.cluster) - share.k_tile_begin;
   share.last_row_tile = args.last_row_tile;
   if constexpr (plan::is_persistent(C)) {
     find_tile<C>(args, static_cast<int>(blockIdx.x), share);
@@ -151,13 +149,18 @@ struct TileXCopy {
 
 /// What the first copies of x need.
 template <plan::TileConfig C>
-__device__ __forceinline__ void init_full_barriers(TileBarriers<C>& barriers) {
-  for (auto& full : barriers.x_full) ptx::mbarrier_init(ptx::shared_address(&full), 1);
+__device__ __forceinline__ void init_first_barriers(TileBarriers<C>& barriers) {
+  for (int i = 0; i < plan::first_x_stages(C); ++i) {
+    ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[i]), 1);
+  }
   ptx::fence_mbarrier_init();
 }
 
 template <plan::TileConfig C>
 __device__ __forceinline__ void init_other_barriers(TileBarriers<C>& barriers, std::uint32_t rank) {
+  for (int i = plan::first_x_stages(C); i < C.x_stages; ++i) {
+    ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[i]), 1);
+  }
   for (auto& empty : barriers.x_empty) {
     ptx::mbarrier_init(ptx::shared_address(&empty), 4 * C.row_blocks);
   }
@@ -198,9 +201,11 @@ __device__ __forceinline__ void consume_tiles(Consumer& consumer, Exceptions& ex
     more = plan::is_persistent(C) && find_tile<C>(consumer.args, index, next);
     if (more) {  // its copies are in flight while this tile is stored
       consumer.open(next);
+      consumer.weights.open(consumer.args, next);
       __syncwarp();  // all lanes have read the exceptions before
-      exceptions.ask(consumer.row_tile);
-      consumer.start();
+      Exceptions::ask(consumer.args.exceptions, consumer.weights.row_tile, consumer.smem,
+                      consumer.weights.thread);
+      consumer.weights.start(next);
     }
     const int thread = static_cast<int>(threadIdx.x) % 128;
     TileEpilogue<C>{consumer.args, done, consumer.barriers, consumer.smem, warpgroup, thread}.run(
@@ -219,43 +224,48 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   auto& barriers = *reinterpret_cast<TileBarriers<C>*>(smem_bytes + layout.barriers);
   const std::uint32_t smem = ptx::shared_address(smem_bytes);
 
-  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
-  const int lane = threadIdx.x % 32;
+  const unsigned thread = threadIdx.x;
   const TileShare share = tile_share<C>(args);
   if (args.dependent) ptx::launch_dependents();
-  if constexpr (!plan::is_persistent(C)) {
-    if (share.token >= args.m) return;  // the last group may have fewer token blocks
-  }
+  // The last group may have fewer token blocks. To leave only after the first copies lets them
+  // start earlier.
+  const bool absent = !plan::is_persistent(C) && share.token >= args.m;
 
   // First of all, each role asks for what it needs first.
-  const bool consumes = warp < x_warp;
+  TileWeightCopy<C> weights(args, share, smem, thread);
+  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(thread / 32), 0);
+  const int lane = static_cast<int>(thread % 32);
   using Exceptions =
       std::conditional_t<plan::has_exceptions(C), TileExceptions<C>, NoTileExceptions>;
   using Consumer =
       std::conditional_t<C.encoding == Encoding::raw32, TileTermsConsumer<C>, TileConsumer<C>>;
-  Consumer consumer(args, share, barriers, smem, warp, lane);
-  Exceptions exceptions(args.exceptions, share,
-                        smem + layout.heads + warp * plan::exception_head_bytes,
-                        stand_in_bits(args.decode.window), lane);
   const TileXCopy<C> x_copy{args, share, smem, barriers};
-  if (consumes) {
-    exceptions.ask(consumer.row_tile);
-    consumer.start();
-  } else if (warp == x_warp && lane == 0) {
+  if (thread < 32 * x_warp) {
+    Exceptions::ask(args.exceptions, weights.row_tile, smem, thread);
+    weights.start(share);
+  } else if (thread == 32 * x_warp && !absent) {
     ptx::prefetch_tensor_map(&args.x_map);
-    init_full_barriers<C>(barriers);
+    init_first_barriers<C>(barriers);
     if (args.dependent) ptx::grid_dependency_wait();
     x_copy.start();
     init_other_barriers<C>(barriers, share.rank);
+  }
+  if (absent) {
+    ptx::cp_async_wait<0>();
+    return;
   }
   __syncwarp();
   __syncthreads();  // barriers are initialised, here and (cluster_wait) in the others
   if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
 
-  if (consumes) {
+  if (warp < x_warp) {
     if constexpr (plan::moves_registers(C)) {
       ptx::more_registers<plan::consumer_registers(C)>();
     }
+    Consumer consumer(args, share, barriers, smem, warp, lane, weights);
+    Exceptions exceptions(args.exceptions, share,
+                          smem + layout.heads + warp * plan::exception_head_bytes,
+                          stand_in_bits(args.decode.window), lane);
     consume_tiles<C>(consumer, exceptions, share, warp / 4);
   } else {
     if constexpr (plan::moves_registers(C)) ptx::fewer_registers<plan::copy_registers(C)>();

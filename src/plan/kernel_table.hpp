@@ -225,9 +225,9 @@ constexpr int cta_threads(const TileConfig& c) {
 /// The largest tiles: a CTA goes on to its next tile, whose first copies are in flight while it
 /// stores the one before.
 constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
-/// K tiles that a CTA asks for at first, of weights (a warpgroup) and of x; for the rest of the rings
-/// once the first are there. Where the tensor cores are the limit, all at once would only delay the
-/// first: an SM takes in 60 bytes a clock.
+/// K tiles that a CTA asks for at first, of weights (a warpgroup) and of x; for the rest of the
+/// rings once the first are there. Where the tensor cores are the limit, all at once would only
+/// delay the first: an SM takes in 60 bytes a clock.
 constexpr bool starts_small(const TileConfig& c) {
   return c.k_groups == 1 && c.tokens >= 96 && !is_persistent(c);
 }
