@@ -241,11 +241,6 @@ constexpr int owned_units(const TileConfig& c) { return c.tokens / 8 / c.k_group
 constexpr int first_unit(const TileConfig& c, int rank) {
   return owned_units(c) * rank / c.cluster;
 }
-constexpr int unit_owner(const TileConfig& c, int unit) {
-  int rank = 0;
-  while (first_unit(c, rank + 1) <= unit) ++rank;
-  return rank;
-}
 constexpr int max_units(const TileConfig& c) {
   return (owned_units(c) + c.cluster - 1) / c.cluster;
 }

@@ -159,11 +159,31 @@ TEST(TileConfig, RanksOwnAllUnitsOnce) {
     EXPECT_EQ(first_unit(c, 0), 0);
     EXPECT_EQ(first_unit(c, c.cluster), owned_units(c));
     for (int rank = 0; rank < c.cluster; ++rank) {
+      EXPECT_LE(first_unit(c, rank), first_unit(c, rank + 1));
       EXPECT_LE(first_unit(c, rank + 1) - first_unit(c, rank), max_units(c));
-      for (int u = first_unit(c, rank); u < first_unit(c, rank + 1); ++u) {
-        EXPECT_EQ(unit_owner(c, u), rank);
-      }
     }
+  }
+}
+
+TEST(TileConfig, StepsOfTheEpilogueCoverAllUnits) {
+  for (const TileConfig& c : tile_table) {
+    EXPECT_GE(epilogue_steps(c) * step_units, max_units(c));
+    EXPECT_LT((epilogue_steps(c) - 1) * step_units, max_units(c));
+    // The rows of the step before may still be read: room for two, or for all.
+    EXPECT_TRUE(staged_units(c) >= 2 * step_units || staged_units(c) >= max_units(c));
+    EXPECT_LE(scratch_bytes(c),
+              c.k_groups == 2 ? c.x_stages * c.tokens * 128 / warpgroups(c) : w_ring_bytes(c));
+    if (c.k_groups == 2) {
+      EXPECT_LE(2 + warpgroups(c) * (1 + epilogue_steps(c)), named_barriers);
+    }
+  }
+}
+
+TEST(TileConfig, StartsWithinItsRings) {
+  for (const TileConfig& c : tile_table) {
+    EXPECT_LE(first_w_stages(c), c.w_stages);
+    EXPECT_LE(first_x_stages(c), c.x_stages);
+    EXPECT_GE(first_x_stages(c), c.k_groups) << "each k group's first k tile";
   }
 }
 

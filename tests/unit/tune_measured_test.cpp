@@ -79,7 +79,7 @@ TEST(CostModel, ChoosesWellForServedShapes) {
     worst = std::max(worst, ratio);
   }
   EXPECT_EQ(measured->shapes.size(), 430U);
-  EXPECT_GE(good, 422U);
+  EXPECT_GE(good, 425U);
   EXPECT_LE(worst, 1.16);
 }
 
