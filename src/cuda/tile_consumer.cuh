@@ -79,9 +79,9 @@ struct TileWeightCopy {
                        thread % 32 * 16);
   }
 
-  /// The next k tile, if there is one. A group of cp.async either way.
-  __device__ __forceinline__ void copy(int stage, bool is_one) {
-    if (is_one) {
+  /// The next k tile, if it exists. A group of cp.async either way.
+  __device__ __forceinline__ void copy(int stage, bool exists) {
+    if (exists) {
 #pragma unroll
       for (int p = 0; p < LaneTile<C.encoding>::planes; ++p) {
         ptx::cp_async_16(ring + stage * tile_bytes + p * format::plane_bytes,
@@ -91,7 +91,7 @@ struct TileWeightCopy {
     ptx::cp_async_commit();
     tile += C.k_groups * tile_bytes;
   }
-  /// Stages first .. end - 1, the first `count` of them of k tiles that exist.
+  /// Stages first .. end - 1; k tiles exist for the first `count` of them (none if it is negative).
   __device__ __forceinline__ void fill(int first, int end, int count) {
 #pragma unroll 1
     for (int s = first; s < end; ++s) copy(s, s - first < count);
@@ -144,7 +144,7 @@ struct TileConsumer {
     w_stage = 0;
   }
 
-  /// Waits for the first k tile, then asks for all that the ring has room for.
+  /// Waits for the first k tile, then asks for those that start() left.
   __device__ __forceinline__ void wait_for_first() {
     constexpr int first = TileWeightCopy<C>::first_stages;
     ptx::cp_async_wait<first - 1>();

@@ -4,6 +4,7 @@
 
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/memory.cuh"
+#include "cuda/ptx/mma.cuh"
 #include "cuda/tile_consumer.cuh"
 #include "cuda/tile_kernel_args.hpp"
 #include "plan/kernel_table.hpp"
@@ -46,7 +47,8 @@ struct TileEpilogue {
     return share.token + k_group() * units * 8;
   }
   /// Memory of a warpgroup for what its partner sends, and to put rows of `out` together: with two
-  /// k groups in the ring of x, once all are past it, else in its own ring of weights.
+  /// k groups in the ring of x, once all are past it, else in its own ring of weights. Persistent
+  /// kernels, whose rings are in use by then, have a staging tile of their own.
   __device__ __forceinline__ std::uint32_t scratch(int of_warpgroup) const {
     return C.k_groups == 2 ? smem + of_warpgroup * plan::scratch_bytes(C)
                            : smem + layout.w + of_warpgroup * plan::w_ring_bytes(C);
@@ -210,7 +212,7 @@ struct TileEpilogue {
 
   /// A step's tokens, 64 features: 16 bytes a thread where out allows it.
   __device__ __forceinline__ void store_staged(int step) const {
-    static_assert(plan::step_units * 8 * 8 == 128);
+    static_assert(plan::step_units * 8 * 8 == 128, "a step is 16 bytes a thread");
     const int t = step * plan::step_units * 8 + thread / 8;  // of the own tokens
     const int own_units = plan::first_unit(C, rank() + 1) - plan::first_unit(C, rank());
     const std::int64_t token = first_own_token() + t;

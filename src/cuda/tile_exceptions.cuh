@@ -19,17 +19,6 @@ namespace slimgemm::cuda {
 
 static_assert(sizeof(ExceptionHead) == plan::exception_head_bytes);
 
-/// The k tiles and rows of a CTA.
-struct TileShare {
-  int k_tile_begin;
-  int k_tiles;
-  int row_tile;        // first, in the matrix
-  int last_row_tile;   // of the call, in the matrix
-  std::int64_t token;  // first
-  std::int64_t token_end;
-  std::uint32_t rank;
-};
-
 /// The exceptions of a warp's row tile, in order of k: a window of 32 entries in shared memory, of
 /// which the next two are in registers.
 template <plan::TileConfig C>

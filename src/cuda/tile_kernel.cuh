@@ -12,7 +12,7 @@
 //     |
 //     v  FP32 sums of 64 features x tokens in each warpgroup
 //   k groups of a CTA swap halves of the tokens in shared memory, CTAs of a cluster send each other
-//   the tokens that the other owns (st.async, an mbarrier a warpgroup); each adds in fixed order
+//   the tokens that the other owns (st.async, an mbarrier a warpgroup and step); each adds in order
 //     v
 //   stmatrix to a staging tile [token][feature], 16-byte stores
 //
@@ -106,7 +106,8 @@ struct TileXCopy {
   }
   /// Asks for the first k tiles.
   __device__ __forceinline__ void start() const { fill(0, first_stages); }
-  /// And for all the others, of a persistent kernel those of further tiles, too.
+  /// And for all the others, of a persistent kernel those of further tiles, too. If the kernel
+  /// starts small, when the first one has arrived.
   __device__ __forceinline__ void run() const {
     if constexpr (plan::starts_small(C)) {
       ptx::mbarrier_wait(ptx::shared_address(&barriers.x_full[0]), 0);

@@ -27,4 +27,15 @@ struct TileArgs {
   bool dependent;  // as in StreamArgs
 };
 
+/// The k tiles, rows and tokens of a CTA, of a persistent kernel those of its present tile.
+struct TileShare {
+  int k_tile_begin;
+  int k_tiles;
+  int row_tile;        // first, in the matrix
+  int last_row_tile;   // of the call, in the matrix
+  std::int64_t token;  // first
+  std::int64_t token_end;
+  std::uint32_t rank;
+};
+
 }  // namespace slimgemm::cuda

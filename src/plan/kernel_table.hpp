@@ -172,8 +172,9 @@ static_assert(all_valid(), "an instance of stream_table breaks a limit of the ke
 /// Shape of one tile kernel instance (src/cuda/tile_kernel.cuh), its only template parameter.
 ///
 /// A CTA computes row_blocks * 64 output features for `tokens` tokens. Each block of 64 features
-/// has k_groups warpgroups that take the k tiles in turn; `cluster` CTAs split k between them. One
-/// more warp copies x.
+/// has k_groups warpgroups that take the k tiles in turn; `cluster` CTAs split k between them (each
+/// has a k tile: the plan takes no instance with more CTAs than k tiles). One more warp copies x,
+/// or a whole warpgroup (moves_registers).
 struct TileConfig {
   Encoding encoding;
   int tokens;      ///< wgmma's n: 32, 64, 96, 128 or 256
@@ -225,13 +226,15 @@ constexpr int cta_threads(const TileConfig& c) {
 /// The largest tiles: a CTA goes on to its next tile, whose first copies are in flight while it
 /// stores the one before.
 constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
-/// K tiles that a CTA asks for at first, of weights (a warpgroup) and of x; for the rest of the
-/// rings once the first are there. Where the tensor cores are the limit, all at once would only
-/// delay the first: an SM takes in 60 bytes a clock.
+/// Where the tensor cores are the limit, a CTA asks for two k tiles first, and for the rest of its
+/// rings when the first one is there: an SM takes in 60 bytes a clock, and all at once would delay
+/// the first. Not measured for persistent kernels, which start once and then go on.
 constexpr bool starts_small(const TileConfig& c) {
   return c.k_groups == 1 && c.tokens >= 96 && !is_persistent(c);
 }
 constexpr int first_w_stages(const TileConfig& c) { return starts_small(c) ? 2 : c.w_stages; }
+/// With 128 tokens or more x comes in two parts in any case, so that it does not stand in the way
+/// of the first weights; the second one follows the CTA's barrier where starts_small() is false.
 constexpr int first_x_stages(const TileConfig& c) {
   return starts_small(c) || c.tokens >= 128 ? 2 : c.x_stages;
 }
@@ -245,7 +248,8 @@ constexpr int max_units(const TileConfig& c) {
   return (owned_units(c) + c.cluster - 1) / c.cluster;
 }
 
-/// Units of every owner that the epilogue exchanges and stores at a time.
+/// Units of every owner that the epilogue exchanges and stores at a time: as many as give every
+/// thread of a warpgroup 16 bytes to store.
 inline constexpr int step_units = 2;
 constexpr int epilogue_steps(const TileConfig& c) {
   return (max_units(c) + step_units - 1) / step_units;
@@ -301,6 +305,10 @@ constexpr bool is_valid(const TileConfig& c) {
       c.k_groups == 2 ? c.x_stages * c.tokens * 128 / warpgroups(c) : w_ring_bytes(c);
   return (c.k_groups == 1 || c.k_groups == 2) && c.x_stages % c.k_groups == 0 &&
          c.x_stages >= 2 * c.k_groups && scratch_bytes(c) <= scratch_room && c.cluster >= 1 &&
+         first_w_stages(c) <= c.w_stages && first_x_stages(c) <= c.x_stages &&
+         // The rows of the step before may still be read.
+         (staged_units(c) >= 2 * step_units || staged_units(c) >= max_units(c)) &&
+         (c.k_groups == 1 || 2 + warpgroups(c) * (1 + epilogue_steps(c)) <= named_barriers) &&
          c.cluster <= 8 && (!moves_registers(c) || c.k_groups == 1) &&
          (c.encoding != Encoding::raw32 || c.row_blocks == 1) &&
          tile_layout(c).total <= smem_limit_bytes;

@@ -15,7 +15,7 @@ __device__ __forceinline__ void mbarrier_init(std::uint32_t barrier, std::uint32
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// Makes initialised barriers visible to the async proxy and to the cluster.
+/// Makes initialised barriers visible to the cluster, and to copies that complete on them.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
