@@ -96,8 +96,11 @@ struct TileWeightCopy {
 #pragma unroll 1
     for (int s = first; s < end; ++s) copy(s, s - first < count);
   }
-  /// Asks for the first k tiles.
-  __device__ __forceinline__ void start(const TileShare& share) {
+  /// Asks for the head of the exceptions, then for the first k tiles.
+  template <class Exceptions>
+  __device__ __forceinline__ void start(const TileArgs& args, const TileShare& share,
+                                        std::uint32_t smem) {
+    Exceptions::ask(args.exceptions, row_tile, smem, thread);
     fill(0, first_stages, k_tiles_of<C>(share, k_group_of<C>(static_cast<int>(thread / 32))));
   }
 };

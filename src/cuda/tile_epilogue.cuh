@@ -60,7 +60,7 @@ struct TileEpilogue {
     return scratch(warpgroup) + (C.k_groups == 2 ? units * unit_bytes : 0);
   }
   __device__ __forceinline__ void sync_warpgroup() const {
-    ptx::named_barrier_sync(2 + warpgroup, 128);
+    ptx::named_barrier_sync(plan::warpgroup_barrier(warpgroup), 128);
   }
 
   /// The units of a step that CTA `owner` of the cluster completes.
@@ -88,10 +88,6 @@ struct TileEpilogue {
   }
 
   /// Two k groups of a row block: each owns one half of the tokens and adds the other's sums.
-  __device__ __forceinline__ static int swap_barrier(int receiver, int step) {
-    static_assert(C.k_groups == 1 || 2 + plan::warpgroups(C) * (1 + steps) <= plan::named_barriers);
-    return 2 + plan::warpgroups(C) + receiver * steps + step;
-  }
   /// First: unit of the sums with which the own half begins.
   template <int First>
   __device__ __forceinline__ void give_other_half(const float (&sums)[C.tokens / 2],
@@ -103,13 +99,13 @@ struct TileEpilogue {
     for (int step = 0; step < steps; ++step) {
       for_all_units(
           step, [&](int u) { ptx::store_shared_16(to + u * unit_bytes, unit(sums, other + u)); });
-      ptx::named_barrier_arrive(swap_barrier(partner, step), 256);
+      ptx::named_barrier_arrive(plan::swap_barrier(C, partner, step), 256);
     }
 #pragma unroll
     for (int i = 0; i < 4 * units; ++i) own[i] = sums[4 * First + i];
   }
   __device__ __forceinline__ void take_own_half(int step, Sums& own) const {
-    ptx::named_barrier_sync(swap_barrier(warpgroup, step), 256);
+    ptx::named_barrier_sync(plan::swap_barrier(C, warpgroup, step), 256);
     for_all_units(step, [&](int u) {
       float4 sum = unit(own, u);
       add(sum, ptx::load_shared_float4(scratch(warpgroup) + thread * 16 + u * unit_bytes));
@@ -263,7 +259,8 @@ struct TileEpilogue {
   __device__ __forceinline__ void run(float (&sums)[C.tokens / 2]) const {
     if constexpr (C.k_groups == 2) {
       float own[4 * units];
-      ptx::named_barrier_sync(1, 128 * plan::warpgroups(C));  // all are past their rings
+      // All are past their rings.
+      ptx::named_barrier_sync(plan::all_warpgroups_barrier, 128 * plan::warpgroups(C));
       if (k_group() == 0) {
         give_other_half<0>(sums, own);
       } else {

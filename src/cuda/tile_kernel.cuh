@@ -12,7 +12,8 @@
 //     |
 //     v  FP32 sums of 64 features x tokens in each warpgroup
 //   k groups of a CTA swap halves of the tokens in shared memory, CTAs of a cluster send each other
-//   the tokens that the other owns (st.async, an mbarrier a warpgroup and step); each adds in order
+//   the tokens that the other owns (st.async, an mbarrier a warpgroup and step); each adds in fixed
+//   order
 //     v
 //   stmatrix to a staging tile [token][feature], 16-byte stores
 //
@@ -204,9 +205,7 @@ __device__ __forceinline__ void consume_tiles(Consumer& consumer, Exceptions& ex
       consumer.open(next);
       consumer.weights.open(consumer.args, next);
       __syncwarp();  // all lanes have read the exceptions before
-      Exceptions::ask(consumer.args.exceptions, consumer.weights.row_tile, consumer.smem,
-                      consumer.weights.thread);
-      consumer.weights.start(next);
+      consumer.weights.template start<Exceptions>(consumer.args, next, consumer.smem);
     }
     const int thread = static_cast<int>(threadIdx.x) % 128;
     TileEpilogue<C>{consumer.args, done, consumer.barriers, consumer.smem, warpgroup, thread}.run(
@@ -242,8 +241,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
       std::conditional_t<C.encoding == Encoding::raw32, TileTermsConsumer<C>, TileConsumer<C>>;
   const TileXCopy<C> x_copy{args, share, smem, barriers};
   if (thread < 32 * x_warp) {
-    Exceptions::ask(args.exceptions, weights.row_tile, smem, thread);
-    weights.start(share);
+    weights.template start<Exceptions>(args, share, smem);
   } else if (thread == 32 * x_warp && !absent) {
     ptx::prefetch_tensor_map(&args.x_map);
     init_first_barriers<C>(barriers);

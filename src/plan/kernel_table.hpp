@@ -254,7 +254,15 @@ inline constexpr int step_units = 2;
 constexpr int epilogue_steps(const TileConfig& c) {
   return (max_units(c) + step_units - 1) / step_units;
 }
-inline constexpr int named_barriers = 16;  // of a CTA
+
+/// Named barriers of a CTA, of which __syncthreads has number 0: one for all warpgroups that
+/// multiply, one for each of them, and with two k groups one for each receiver and step.
+inline constexpr int named_barriers = 16;
+inline constexpr int all_warpgroups_barrier = 1;
+constexpr int warpgroup_barrier(int warpgroup) { return 2 + warpgroup; }
+constexpr int swap_barrier(const TileConfig& c, int receiver, int step) {
+  return 2 + warpgroups(c) + receiver * epilogue_steps(c) + step;
+}
 
 inline constexpr int staging_row_bytes = 144;     // 64 features, and 8 more against bank conflicts
 inline constexpr int exception_head_bytes = 384;  // of a row tile, see ExceptionHead
@@ -308,7 +316,8 @@ constexpr bool is_valid(const TileConfig& c) {
          first_w_stages(c) <= c.w_stages && first_x_stages(c) <= c.x_stages &&
          // The rows of the step before may still be read.
          (staged_units(c) >= 2 * step_units || staged_units(c) >= max_units(c)) &&
-         (c.k_groups == 1 || 2 + warpgroups(c) * (1 + epilogue_steps(c)) <= named_barriers) &&
+         (c.k_groups == 1 ||
+          swap_barrier(c, warpgroups(c) - 1, epilogue_steps(c) - 1) < named_barriers) &&
          c.cluster <= 8 && (!moves_registers(c) || c.k_groups == 1) &&
          (c.encoding != Encoding::raw32 || c.row_blocks == 1) &&
          tile_layout(c).total <= smem_limit_bytes;
