@@ -173,9 +173,11 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   kernel_args.row_tile_bytes = offsets_.row_tile_bytes;
   kernel_args.exceptions = exceptions();
   kernel_args.out = args.out;
-  kernel_args.m = args.m;
-  kernel_args.rows = args.row_end - args.row_begin;
-  kernel_args.x_rows = plan.x_rows;
+  kernel_args.m = static_cast<std::uint32_t>(args.m);
+  kernel_args.rows = static_cast<std::uint32_t>(args.row_end - args.row_begin);
+  kernel_args.out_vectors =
+      kernel_args.rows % 8 == 0 && reinterpret_cast<std::uintptr_t>(args.out) % 16 == 0;
+  kernel_args.x_rows = static_cast<std::uint32_t>(plan.x_rows);
   kernel_args.k_tiles = k_tiles();
   kernel_args.first_row_tile = static_cast<int>(args.row_begin / format::tile_rows);
   kernel_args.last_row_tile = static_cast<int>((args.row_end - 1) / format::tile_rows);

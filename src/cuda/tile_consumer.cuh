@@ -41,6 +41,12 @@ __device__ __forceinline__ int k_group_of(int warp) {
   return C.k_groups == 1 ? 0 : warp / 4 / C.row_blocks;
 }
 
+/// And which of the CTA's row tiles a warp takes.
+template <plan::TileConfig C>
+__device__ __forceinline__ int row_tile_of(int warp) {
+  return C.k_groups == 1 ? warp : warp % (4 * C.row_blocks);
+}
+
 template <plan::TileConfig C>
 __device__ __forceinline__ int k_tiles_of(const TileShare& share, int k_group) {
   return (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
@@ -57,7 +63,7 @@ struct TileWeightCopy {
 
   const unsigned char* row_tile;  // the packed bytes of the warp's row tile
   const unsigned char* tile;      // this lane's bytes of the next k tile to copy
-  const unsigned thread;          // in the CTA
+  unsigned thread;                // in the CTA
   const std::uint32_t ring;       // this lane's bytes of stage 0
 
   __device__ __forceinline__ TileWeightCopy(const TileArgs& args, const TileShare& share,
@@ -73,7 +79,7 @@ struct TileWeightCopy {
     const int warp = static_cast<int>(thread / 32);
     const int k_group = k_group_of<C>(warp);
     // Row tiles past the end repeat the last one; what they give is not stored.
-    const int row = min(share.row_tile + warp % (4 * C.row_blocks), share.last_row_tile);
+    const int row = min(share.row_tile + row_tile_of<C>(warp), share.last_row_tile);
     row_tile = args.tiles + static_cast<unsigned>(row) * args.row_tile_bytes;
     tile = row_tile + (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes +
                        thread % 32 * 16);
@@ -210,32 +216,28 @@ struct TileConsumer {
     if (steps > 0) {
       wait_for_first();
       if constexpr (loads_early) load();
-      decode(fragments[0]);
       __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
       exceptions.start();
-      exceptions.patch(fragments[0], k_group);
-      multiply(sums, fragments[0]);
-      if constexpr (loads_early) load_next();
       int k_tile = k_group;
       int left = steps;
       int previous = x_at.slot;
       // Decodes the next k tile while the tensor cores work on the one before; false after the
       // last.
       const auto step = [&](std::uint32_t(&next)[16]) {
-        if (--left == 0) return false;
-        x_at.advance(C.k_groups);
-        k_tile += C.k_groups;
         if constexpr (!loads_early) wait_for_next();
         decode(next);
         if constexpr (loads_early) load_next();
         exceptions.patch(next, k_tile);
         multiply(sums, next);
         ptx::wgmma_wait<1>();  // the group before: its fragments and its x are free
-        release_x(previous);
+        if (left < steps) release_x(previous);
+        if (--left == 0) return false;
         previous = x_at.slot;
+        x_at.advance(C.k_groups);
+        k_tile += C.k_groups;
         return true;
       };
-      while (step(fragments[1]) && step(fragments[0])) {
+      while (step(fragments[0]) && step(fragments[1])) {
       }
     }
     ptx::wgmma_wait<0>();

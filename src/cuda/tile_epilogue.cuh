@@ -15,14 +15,15 @@
 
 namespace slimgemm::cuda {
 
-/// Sums are held in units of 8 tokens, as wgmma has them: [unit][4] in every thread. All that is
-/// exchanged goes in steps of a few units for every owner, so that the first units are stored while
-/// later ones are on their way: sums come out at once, but an SM takes more than 1000 clocks to
-/// exchange and store them.
+/// Sums are held in units of 8 tokens, as wgmma has them: [unit][4] in every thread. What CTAs of a
+/// cluster exchange goes in steps of a few units for every owner, so that the first units are
+/// stored while later ones are on their way: sums come out at once, but an SM takes more than 1000
+/// clocks to exchange and store them.
 template <plan::TileConfig C>
 struct TileEpilogue {
   static constexpr int units = plan::owned_units(C);  // of a warpgroup, of its CTA's sums
   static constexpr int steps = plan::epilogue_steps(C);
+  static constexpr int step_units = plan::step_units(C);
   static constexpr int unit_bytes = 128 * 16;
   static constexpr plan::TileLayout layout = plan::tile_layout(C);
   using Sums = float[4 * units];
@@ -34,17 +35,20 @@ struct TileEpilogue {
   int warpgroup;
   int thread;  // in the warpgroup
 
-  __device__ __forceinline__ int k_group() const { return warpgroup / C.row_blocks; }
+  __device__ __forceinline__ int k_group() const { return k_group_of<C>(4 * warpgroup); }
   __device__ __forceinline__ int rank() const {
     return C.cluster > 1 ? static_cast<int>(share.rank) : 0;
   }
   /// Of this warpgroup, in `out`.
-  __device__ __forceinline__ std::int64_t first_feature() const {
-    const int row_tile = share.row_tile - args.first_row_tile + warpgroup % C.row_blocks * 4;
-    return static_cast<std::int64_t>(row_tile) * format::tile_rows;
+  __device__ __forceinline__ std::uint32_t first_feature() const {
+    const int row_tile = share.row_tile - args.first_row_tile + row_tile_of<C>(4 * warpgroup);
+    return static_cast<std::uint32_t>(row_tile) * format::tile_rows;
   }
-  __device__ __forceinline__ std::int64_t first_token() const {
+  __device__ __forceinline__ std::uint32_t first_token() const {
     return share.token + k_group() * units * 8;
+  }
+  __device__ __forceinline__ std::uint32_t token_end() const {
+    return min(share.token + args.x_rows, args.m);
   }
   /// Memory of a warpgroup for what its partner sends, and to put rows of `out` together: with two
   /// k groups in the ring of x, once all are past it, else in its own ring of weights. Persistent
@@ -67,8 +71,8 @@ struct TileEpilogue {
   template <class F>
   __device__ __forceinline__ static void for_units(int step, int owner, F&& f) {
 #pragma unroll
-    for (int i = 0; i < plan::step_units; ++i) {
-      const int u = plan::first_unit(C, owner) + step * plan::step_units + i;
+    for (int i = 0; i < step_units; ++i) {
+      const int u = plan::first_unit(C, owner) + step * step_units + i;
       if (u < plan::first_unit(C, owner + 1)) f(u);
     }
   }
@@ -127,13 +131,15 @@ struct TileEpilogue {
 
   /// The CTAs of the cluster: each owns some units, and is sent those of the others.
   __device__ __forceinline__ void send(int step, const Sums& sums) const {
-    const std::uint32_t barrier = ptx::shared_address(&barriers.received[warpgroup][step]);
 #pragma unroll
     for (int owner = 0; owner < C.cluster; ++owner) {
       if (owner == rank()) continue;
+      const int first = plan::first_unit(C, owner);
+      const std::uint32_t to = ptx::map_to_rank(received(first, owner, rank()), owner);
+      const std::uint32_t barrier =
+          ptx::map_to_rank(ptx::shared_address(&barriers.received[warpgroup][step]), owner);
       for_units(step, owner, [&](int u) {
-        ptx::store_async_16(ptx::map_to_rank(received(u, owner, rank()), owner), unit(sums, u),
-                            ptx::map_to_rank(barrier, owner));
+        ptx::store_async_16(to + (u - first) * unit_bytes, unit(sums, u), barrier);
       });
     }
   }
@@ -145,7 +151,7 @@ struct TileEpilogue {
 #pragma unroll
     for (int owner = 0; owner < C.cluster; ++owner) {
       if (owner != rank()) continue;
-      float4 parts[plan::step_units][C.cluster];
+      float4 parts[step_units][C.cluster];
       for_units(step, owner, [&](int u) {
 #pragma unroll
         for (int source = 0; source < C.cluster; ++source) {
@@ -164,21 +170,27 @@ struct TileEpilogue {
     }
   }
   __device__ __forceinline__ static int u_in_step(int u, int owner) {
-    return (u - plan::first_unit(C, owner)) % plan::step_units;
+    return (u - plan::first_unit(C, owner)) % step_units;
   }
-  __device__ __forceinline__ std::int64_t first_own_token() const {
+  __device__ __forceinline__ std::uint32_t first_own_token() const {
     return first_token() + 8 * plan::first_unit(C, rank());
+  }
+
+  /// The address in `out`.
+  template <class T>
+  __device__ __forceinline__ T* out(std::uint32_t token, std::uint32_t feature) const {
+    return static_cast<T*>(args.out) + static_cast<std::uint64_t>(token) * args.rows + feature;
   }
 
   /// Eight lanes store 8 neighbouring features of a token, a sector.
   __device__ __forceinline__ void store_fp32(int step, const Sums& sums) const {
     const int lane = thread % 32;
-    const std::int64_t feature = first_feature() + thread / 32 * 16 + lane / 4;
+    const std::uint32_t first = first_feature() + thread / 32 * 16 + lane / 4;
     for_totals(step, sums, [&](float4 v, int u) {
-      const std::int64_t token = first_own_token() + 8 * u + lane % 4 * 2;
-      auto* const out = static_cast<float*>(args.out) + token * args.rows + feature;
       const auto store = [&](int t, int f, float value) {
-        if (token + t < share.token_end && feature + f < args.rows) out[t * args.rows + f] = value;
+        const std::uint32_t token = first_own_token() + 8 * u + lane % 4 * 2 + t;
+        const std::uint32_t feature = first + f;
+        if (token < token_end() && feature < args.rows) *out<float>(token, feature) = value;
       };
       store(0, 0, v.x);
       store(1, 0, v.y);
@@ -206,26 +218,48 @@ struct TileEpilogue {
     store_staged(step);
   }
 
-  /// A step's tokens, 64 features: 16 bytes a thread where out allows it.
+  /// A step's tokens, 64 features: eight threads a token, 16 bytes each where out allows it.
   __device__ __forceinline__ void store_staged(int step) const {
-    static_assert(plan::step_units * 8 * 8 == 128, "a step is 16 bytes a thread");
-    const int t = step * plan::step_units * 8 + thread / 8;  // of the own tokens
-    const int own_units = plan::first_unit(C, rank() + 1) - plan::first_unit(C, rank());
-    const std::int64_t token = first_own_token() + t;
-    const std::int64_t feature = first_feature() + thread % 8 * 8;
-    const std::int64_t features_left = args.rows - feature;
-    if (t >= 8 * own_units || token >= share.token_end || features_left <= 0) return;
-    const std::uint32_t from =
-        staging() + t % (8 * plan::staged_units(C)) * plan::staging_row_bytes + thread % 8 * 16;
-    auto* const to = static_cast<__nv_bfloat16*>(args.out) + token * args.rows + feature;
-    if (features_left >= 8 && args.rows % 8 == 0 &&
-        reinterpret_cast<std::uintptr_t>(args.out) % 16 == 0) {
-      *reinterpret_cast<uint4*>(to) = ptx::load_shared_16(from);
-    } else {
-#pragma unroll 1
-      for (int j = 0; j < min(features_left, std::int64_t{8}); ++j) {
-        to[j] = __ushort_as_bfloat16(ptx::load_shared_2(from + 2 * j));
+    constexpr int rounds = step_units * 8 / 16;
+    constexpr int batch = rounds % 4 == 0 ? 4 : rounds % 3 == 0 ? 3 : rounds;  // loads on their way
+    constexpr int staged_tokens = (plan::staged_units(C) * 8 + 15) / 16 * 16;
+    static_assert(step_units % 2 == 0 && rounds % batch == 0, "16 tokens a round");
+    const std::uint32_t feature = first_feature() + thread % 8 * 8;
+    const int own_tokens = 8 * (plan::first_unit(C, rank() + 1) - plan::first_unit(C, rank()));
+    const std::uint32_t from = staging() + thread % 8 * 16;
+#pragma unroll
+    for (int i = step * rounds; i < (step + 1) * rounds; i += batch) {
+      uint4 v[batch];
+#pragma unroll
+      for (int j = 0; j < batch; ++j) {
+        const int row = (i + j) * 16 % staged_tokens + thread / 8;
+        if ((i + j) * 16 + thread / 8 < own_tokens) {
+          v[j] = ptx::load_shared_16(from + row * plan::staging_row_bytes);
+        }
       }
+#pragma unroll
+      for (int j = 0; j < batch; ++j) {
+        const int t = (i + j) * 16 + thread / 8;  // of the own tokens
+        const std::uint32_t token = first_own_token() + t;
+        if (t < own_tokens && token < token_end() && feature < args.rows) {
+          store_features(out<__nv_bfloat16>(token, feature), v[j], args.rows - feature);
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ void store_features(__nv_bfloat16* to, uint4 v,
+                                                 std::uint32_t features_left) const {
+    if (args.out_vectors) {
+      *reinterpret_cast<uint4*>(to) = v;
+      return;
+    }
+#pragma unroll 1
+    for (unsigned j = 0; j < min(features_left, 8u); ++j) {
+      to[j] = __ushort_as_bfloat16(static_cast<unsigned short>(v.x));
+      v.x = __funnelshift_r(v.x, v.y, 16);
+      v.y = __funnelshift_r(v.y, v.z, 16);
+      v.z = __funnelshift_r(v.z, v.w, 16);
+      v.w >>= 16;
     }
   }
 

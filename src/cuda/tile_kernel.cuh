@@ -53,9 +53,7 @@ __device__ __forceinline__ bool find_tile(const TileArgs& args, int index, TileS
   const int in_group = index % group_tiles;
   const int token_blocks = min(args.token_group, args.token_blocks - first_token_block);
   share.row_tile = args.first_row_tile + in_group / token_blocks * C.row_blocks * 4;
-  share.token =
-      static_cast<std::int64_t>(first_token_block + in_group % token_blocks) * args.x_rows;
-  share.token_end = min(share.token + args.x_rows, args.m);
+  share.token = static_cast<unsigned>(first_token_block + in_group % token_blocks) * args.x_rows;
   return true;
 }
 
@@ -83,8 +81,7 @@ __device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
     row_group = index % gridDim.y;
   }
   share.row_tile = args.first_row_tile + static_cast<int>(row_group) * C.row_blocks * 4;
-  share.token = static_cast<std::int64_t>(blockIdx.z * group_blocks + token_block) * args.x_rows;
-  share.token_end = min(share.token + args.x_rows, args.m);
+  share.token = (blockIdx.z * group_blocks + token_block) * args.x_rows;
   return share;
 }
 
@@ -178,7 +175,7 @@ __device__ __forceinline__ void init_other_barriers(TileBarriers<C>& barriers, s
     for (auto& of_warpgroup : barriers.received) {
       int left = units;
       for (auto& received : of_warpgroup) {
-        const int of_step = min(left, plan::step_units);
+        const int of_step = min(left, plan::step_units(C));
         ptx::mbarrier_arrive_expect(ptx::shared_address(&received),
                                     (C.cluster - 1) * of_step * 128 * 16);
         left -= of_step;
@@ -201,15 +198,23 @@ __device__ __forceinline__ void consume_tiles(Consumer& consumer, Exceptions& ex
     if constexpr (C.cluster > 1) ptx::cluster_wait();
     const TileShare done = next;
     more = plan::is_persistent(C) && find_tile<C>(consumer.args, index, next);
+    // Persistent kernels have no register for what is not needed in the main loop, and what is kept
+    // in local memory comes late, behind stores.
+    const unsigned thread = plan::is_persistent(C) ? ptx::thread_index() : threadIdx.x;
     if (more) {  // its copies are in flight while this tile is stored
       consumer.open(next);
+      consumer.weights.thread = thread;
       consumer.weights.open(consumer.args, next);
       __syncwarp();  // all lanes have read the exceptions before
       consumer.weights.template start<Exceptions>(consumer.args, next, consumer.smem);
     }
-    const int thread = static_cast<int>(threadIdx.x) % 128;
-    TileEpilogue<C>{consumer.args, done, consumer.barriers, consumer.smem, warpgroup, thread}.run(
-        sums);
+    TileEpilogue<C>{consumer.args,
+                    done,
+                    consumer.barriers,
+                    consumer.smem,
+                    plan::is_persistent(C) ? static_cast<int>(thread / 128) : warpgroup,
+                    static_cast<int>(thread % 128)}
+        .run(sums);
   }
 }
 

@@ -14,9 +14,10 @@ struct TileArgs {
   std::uint64_t row_tile_bytes;  // from a row tile to the next
   ExceptionView exceptions;
   void* out;  // m x rows, BF16 or FP32
-  std::int64_t m;
-  std::int64_t rows;  // output features of this call
-  int x_rows;         // tokens of a CTA, at most C.tokens
+  std::uint32_t m;
+  std::uint32_t rows;    // output features of this call
+  bool out_vectors;      // rows of out begin and end at multiples of 16 bytes
+  std::uint32_t x_rows;  // tokens of a CTA, at most C.tokens
   int k_tiles;
   int first_row_tile;  // of the matrix
   int last_row_tile;   // of this call, in the matrix
@@ -31,10 +32,9 @@ struct TileArgs {
 struct TileShare {
   int k_tile_begin;
   int k_tiles;
-  int row_tile;        // first, in the matrix
-  int last_row_tile;   // of the call, in the matrix
-  std::int64_t token;  // first
-  std::int64_t token_end;
+  int row_tile;         // first, in the matrix
+  int last_row_tile;    // of the call, in the matrix
+  std::uint32_t token;  // first
   std::uint32_t rank;
 };
 

@@ -189,24 +189,25 @@ struct TileConfig {
 
 inline constexpr TileConfig tile_table[] = {
     // encoding, tokens, row_blocks, k_groups, x_stages, w_stages, cluster
-    {Encoding::split12, 32, 1, 2, 12, 6, 1}, {Encoding::split12, 32, 1, 2, 12, 6, 2},
-    {Encoding::split12, 32, 1, 2, 12, 6, 3}, {Encoding::split12, 64, 1, 2, 10, 5, 1},
-    {Encoding::split12, 64, 1, 2, 10, 4, 2}, {Encoding::split12, 64, 1, 2, 10, 5, 3},
-    {Encoding::split12, 64, 2, 1, 12, 5, 5}, {Encoding::split12, 64, 3, 1, 10, 5, 3},
-    {Encoding::split12, 96, 1, 2, 8, 6, 1},  {Encoding::split12, 96, 2, 1, 8, 6, 1},
-    {Encoding::split12, 96, 2, 1, 8, 6, 2},  {Encoding::split12, 96, 3, 1, 8, 5, 1},
-    {Encoding::split12, 96, 3, 1, 7, 4, 2},  {Encoding::split12, 128, 1, 2, 10, 3, 1},
-    {Encoding::split12, 128, 1, 2, 8, 3, 2}, {Encoding::split12, 128, 1, 2, 8, 5, 2},
-    {Encoding::split12, 128, 1, 2, 8, 3, 3}, {Encoding::split12, 128, 1, 2, 8, 3, 4},
-    {Encoding::split12, 128, 2, 1, 6, 5, 1}, {Encoding::split12, 128, 2, 1, 8, 4, 2},
-    {Encoding::split12, 128, 2, 1, 7, 4, 3}, {Encoding::split12, 128, 2, 1, 6, 4, 5},
-    {Encoding::split12, 128, 3, 1, 6, 5, 1}, {Encoding::split12, 128, 3, 1, 5, 4, 2},
-    {Encoding::split12, 128, 3, 1, 5, 3, 4}, {Encoding::split12, 256, 1, 1, 5, 6, 1},
-    {Encoding::split12, 256, 2, 1, 4, 6, 1}, {Encoding::raw16, 32, 1, 2, 12, 5, 1},
-    {Encoding::raw16, 64, 1, 2, 10, 4, 1},   {Encoding::raw16, 64, 1, 2, 10, 4, 2},
-    {Encoding::raw16, 128, 1, 2, 8, 3, 1},   {Encoding::raw16, 128, 2, 1, 6, 5, 1},
-    {Encoding::raw16, 128, 2, 1, 6, 4, 2},   {Encoding::raw32, 32, 1, 2, 10, 4, 8},
-    {Encoding::raw32, 64, 1, 2, 8, 4, 6},    {Encoding::raw32, 64, 1, 2, 8, 4, 8},
+    {Encoding::split12, 32, 1, 2, 12, 6, 1},  {Encoding::split12, 32, 1, 2, 12, 5, 2},
+    {Encoding::split12, 32, 1, 2, 12, 6, 3},  {Encoding::split12, 32, 1, 2, 12, 5, 1},
+    {Encoding::split12, 64, 1, 2, 10, 5, 1},  {Encoding::split12, 64, 1, 2, 10, 4, 2},
+    {Encoding::split12, 64, 1, 2, 10, 5, 3},  {Encoding::split12, 64, 2, 1, 12, 5, 5},
+    {Encoding::split12, 64, 3, 1, 10, 5, 3},  {Encoding::split12, 96, 1, 2, 8, 6, 1},
+    {Encoding::split12, 96, 2, 1, 8, 6, 1},   {Encoding::split12, 96, 2, 1, 8, 6, 2},
+    {Encoding::split12, 96, 3, 1, 8, 5, 1},   {Encoding::split12, 96, 3, 1, 7, 4, 2},
+    {Encoding::split12, 128, 1, 2, 10, 3, 1}, {Encoding::split12, 128, 1, 2, 8, 3, 2},
+    {Encoding::split12, 128, 1, 2, 8, 5, 2},  {Encoding::split12, 128, 1, 2, 8, 3, 3},
+    {Encoding::split12, 128, 1, 2, 8, 3, 4},  {Encoding::split12, 128, 2, 1, 6, 5, 1},
+    {Encoding::split12, 128, 2, 1, 8, 4, 2},  {Encoding::split12, 128, 2, 1, 7, 4, 3},
+    {Encoding::split12, 128, 2, 1, 6, 4, 5},  {Encoding::split12, 128, 3, 1, 6, 5, 1},
+    {Encoding::split12, 128, 3, 1, 5, 4, 2},  {Encoding::split12, 128, 3, 1, 5, 3, 4},
+    {Encoding::split12, 256, 1, 1, 5, 6, 1},  {Encoding::split12, 256, 2, 1, 4, 6, 1},
+    {Encoding::raw16, 32, 1, 2, 12, 5, 1},    {Encoding::raw16, 64, 1, 2, 10, 4, 1},
+    {Encoding::raw16, 64, 1, 2, 10, 4, 2},    {Encoding::raw16, 128, 1, 2, 8, 3, 1},
+    {Encoding::raw16, 128, 2, 1, 6, 5, 1},    {Encoding::raw16, 128, 2, 1, 6, 4, 2},
+    {Encoding::raw32, 32, 1, 2, 10, 4, 8},    {Encoding::raw32, 64, 1, 2, 8, 4, 6},
+    {Encoding::raw32, 64, 1, 2, 8, 4, 8},
 };
 inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table[0]);
 
@@ -226,11 +227,13 @@ constexpr int cta_threads(const TileConfig& c) {
 /// The largest tiles: a CTA goes on to its next tile, whose first copies are in flight while it
 /// stores the one before.
 constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
-/// Where the tensor cores are the limit, a CTA asks for two k tiles first, and for the rest of its
-/// rings when the first one is there: an SM takes in 60 bytes a clock, and all at once would delay
-/// the first. Not measured for persistent kernels, which start once and then go on.
+/// A CTA asks for two k tiles first, and for the rest of its rings when the first one is there: an
+/// SM takes in 60 bytes a clock, and all at once would delay the first. Where the tensor cores are
+/// the limit, that is: tiles of 128 tokens without a cluster are taken for memory's sake, too, and
+/// lose up to 7 % by it. Persistent kernels start once and then go on.
 constexpr bool starts_small(const TileConfig& c) {
-  return c.k_groups == 1 && c.tokens >= 96 && !is_persistent(c);
+  return c.k_groups == 1 && !is_persistent(c) &&
+         (c.tokens == 256 || (c.tokens >= 96 && c.cluster > 1));
 }
 constexpr int first_w_stages(const TileConfig& c) { return starts_small(c) ? 2 : c.w_stages; }
 /// With 128 tokens or more x comes in two parts in any case, so that it does not stand in the way
@@ -248,11 +251,15 @@ constexpr int max_units(const TileConfig& c) {
   return (owned_units(c) + c.cluster - 1) / c.cluster;
 }
 
-/// Units of every owner that the epilogue exchanges and stores at a time: as many as give every
-/// thread of a warpgroup 16 bytes to store.
-inline constexpr int step_units = 2;
+/// Units of every owner that the epilogue exchanges and stores at a time. In a cluster as many as
+/// give every thread of a warpgroup 16 bytes to store: the first are stored while later ones are on
+/// their way. Persistent kernels: half of their staging tile. Others: all.
+constexpr int step_units(const TileConfig& c) {
+  if (c.cluster > 1) return 2;
+  return is_persistent(c) ? 4 : owned_units(c);
+}
 constexpr int epilogue_steps(const TileConfig& c) {
-  return (max_units(c) + step_units - 1) / step_units;
+  return (max_units(c) + step_units(c) - 1) / step_units(c);
 }
 
 /// Named barriers of a CTA, of which __syncthreads has number 0: one for all warpgroups that
@@ -273,7 +280,7 @@ constexpr int w_ring_bytes(const TileConfig& c) {  // of a warpgroup
 /// Units for which a warpgroup has room to put them together as BF16 [token][64 + 8]: two steps at
 /// least, or all.
 constexpr int staged_units(const TileConfig& c) {
-  return is_persistent(c) ? 2 * step_units : max_units(c);
+  return is_persistent(c) ? 2 * step_units(c) : max_units(c);
 }
 constexpr int staging_bytes(const TileConfig& c) {
   return c.encoding == Encoding::raw32 ? 0 : staged_units(c) * 8 * staging_row_bytes;
@@ -315,7 +322,7 @@ constexpr bool is_valid(const TileConfig& c) {
          c.x_stages >= 2 * c.k_groups && scratch_bytes(c) <= scratch_room && c.cluster >= 1 &&
          first_w_stages(c) <= c.w_stages && first_x_stages(c) <= c.x_stages &&
          // The rows of the step before may still be read.
-         (staged_units(c) >= 2 * step_units || staged_units(c) >= max_units(c)) &&
+         (staged_units(c) >= 2 * step_units(c) || staged_units(c) >= max_units(c)) &&
          (c.k_groups == 1 ||
           swap_barrier(c, warpgroups(c) - 1, epilogue_steps(c) - 1) < named_barriers) &&
          c.cluster <= 8 && (!moves_registers(c) || c.k_groups == 1) &&

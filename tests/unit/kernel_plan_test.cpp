@@ -167,10 +167,10 @@ TEST(TileConfig, RanksOwnAllUnitsOnce) {
 
 TEST(TileConfig, StepsOfTheEpilogueCoverAllUnits) {
   for (const TileConfig& c : tile_table) {
-    EXPECT_GE(epilogue_steps(c) * step_units, max_units(c));
-    EXPECT_LT((epilogue_steps(c) - 1) * step_units, max_units(c));
+    EXPECT_GE(epilogue_steps(c) * step_units(c), max_units(c));
+    EXPECT_LT((epilogue_steps(c) - 1) * step_units(c), max_units(c));
     // The rows of the step before may still be read: room for two, or for all.
-    EXPECT_TRUE(staged_units(c) >= 2 * step_units || staged_units(c) >= max_units(c));
+    EXPECT_TRUE(staged_units(c) >= 2 * step_units(c) || staged_units(c) >= max_units(c));
     EXPECT_LE(scratch_bytes(c),
               c.k_groups == 2 ? c.x_stages * c.tokens * 128 / warpgroups(c) : w_ring_bytes(c));
     if (c.k_groups == 2) {
