@@ -2,6 +2,7 @@
 // Every GPU kernel instance against an FP64 reference: random rows, probe rows, exceptions, odd
 // shapes, poisoned outputs between guard zones, bit identity from run to run.
 #include "cuda/cuda_backend.hpp"
+#include "cuda/kernel_entry.hpp"
 #include "plan/kernel_plan.hpp"
 #include "unit/gpu_test_support.hpp"
 
@@ -116,6 +117,42 @@ TEST_P(KernelInstance, ServesEveryTokenCountUpToATileAboveItsEdge) {
   for (std::int64_t m = 1; m <= facts.tokens + 9; ++m) {
     run_case(backend, layer, m, 0, layer.n, layer.k, 0);
   }
+}
+
+// Nine token blocks make two groups of five, so that one CTA has no tokens.
+TEST_P(KernelInstance, ServesTokenBlocksInGroups) {
+  const Facts facts = facts_of(GetParam());
+  if (!facts.tile) GTEST_SKIP() << "a stream kernel";
+  const Layer layer = make_layer(facts.encoding, 80, 64 * (facts.cluster + 2), 0.001, 9);
+  const CudaBackend backend(layer.packed, {});
+  run_case(backend, layer, 8 * facts.tokens + 1, 0, layer.n, layer.k, 0);
+}
+
+// More than two tiles for each CTA, with fewer and with more k tiles than the ring of x holds.
+TEST_P(KernelInstance, GoesOnToFurtherTiles) {
+  const Facts facts = facts_of(GetParam());
+  if (!facts.tile || !plan::is_persistent(GetParam().tile())) GTEST_SKIP() << "not persistent";
+  const plan::TileConfig& c = GetParam().tile();
+  for (const std::int64_t k_tiles : {1, c.x_stages + 1}) {
+    const std::int64_t row_groups = 16;
+    const Layer layer =
+        make_layer(facts.encoding, row_groups * c.row_blocks * 64 - 3, 64 * k_tiles, 0.001, 10);
+    const CudaBackend backend(layer.packed, {});
+    const std::int64_t token_blocks = 2 * backend.gpu().sm_count / row_groups + 1;
+    run_case(backend, layer, token_blocks * facts.tokens, 0, layer.n, layer.k, 0);
+  }
+}
+
+// What is kept in local memory comes late, behind stores: six values made a tile of 128 x 256 2 us
+// slower.
+TEST_P(KernelInstance, KeepsNothingInLocalMemory) {
+  const plan::Instance& instance = GetParam();
+  const void* const kernel = instance.family == plan::Family::tile
+                                 ? tile_kernel_for(instance.index)
+                                 : stream_kernel_for(instance.index);
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), "attributes of the kernel");
+  EXPECT_EQ(attributes.localSizeBytes, 0u);
 }
 
 // Small enough for a run under compute-sanitizer's slower tools.
