@@ -42,20 +42,20 @@ constexpr double rows_step_us = 0.145;  // of a warp, and for each of its token 
 constexpr double rows_step_token_tile_us = 0.012;
 constexpr double rows_step_token_us = 0.0012;
 // Tile kernels.
-constexpr double tile_sm_bytes_us = 104.1e3;
-constexpr double tile_clock_mhz = 1481;
-constexpr double tile_step_us = 0.1182;         // least time of a k tile
-constexpr double tile_shared_bytes_us = 225e3;  // 128 bytes a clock
+constexpr double tile_sm_bytes_us = 106.2e3;
+constexpr double tile_clock_mhz = 1603;
+constexpr double tile_step_us = 0.1159;           // least time of a k tile
+constexpr double tile_shared_bytes_us = 216.8e3;  // 128 bytes a clock
 // Row blocks over what one row block after the other would take:
-constexpr double two_row_blocks = 1.0;
-constexpr double two_of_256_tokens = 0.8792;
-constexpr double three_row_blocks = 0.9304;
-constexpr double tile_cluster_us = 0.6245;
-constexpr double tile_k_groups_us = 0.3936;
-constexpr double tile_start_us = 2.337;
-constexpr double tile_wave_us = 2.427;
-constexpr double tile_sharpness = 6.029;
-constexpr double out_bytes_us = 2.45e6;
+constexpr double two_row_blocks = 0.9907;
+constexpr double two_of_256_tokens = 0.8865;
+constexpr double three_row_blocks = 0.9568;
+constexpr double tile_cluster_us = 0.5114;
+constexpr double tile_k_groups_us = 0.57;
+constexpr double tile_start_us = 2.0;
+constexpr double tile_wave_us = 2.346;
+constexpr double tile_sharpness = 6.796;
+constexpr double out_bytes_us = 2.722e6;
 // Tile kernels for FP32 weights.
 constexpr double terms_step_us = 0.17;  // of a k tile, and for each token
 constexpr double terms_token_us = 3.3e-3;
