@@ -220,10 +220,10 @@ struct TileEpilogue {
 
   /// A step's tokens, 64 features: eight threads a token, 16 bytes each where out allows it.
   __device__ __forceinline__ void store_staged(int step) const {
-    constexpr int rounds = step_units * 8 / 16;
+    constexpr int rounds = step_units * 8 / 16;  // of 16 tokens, the last one of a CTA maybe of 8
     constexpr int batch = rounds % 4 == 0 ? 4 : rounds % 3 == 0 ? 3 : rounds;  // loads on their way
     constexpr int staged_tokens = (plan::staged_units(C) * 8 + 15) / 16 * 16;
-    static_assert(step_units % 2 == 0 && rounds % batch == 0, "16 tokens a round");
+    static_assert(step_units % 2 == 0 && rounds % batch == 0, "whole rounds, whole batches");
     const std::uint32_t feature = first_feature() + thread % 8 * 8;
     const int own_tokens = 8 * (plan::first_unit(C, rank() + 1) - plan::first_unit(C, rank()));
     const std::uint32_t from = staging() + thread % 8 * 16;

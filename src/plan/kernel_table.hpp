@@ -229,8 +229,8 @@ constexpr int cta_threads(const TileConfig& c) {
 constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
 /// A CTA asks for two k tiles first, and for the rest of its rings when the first one is there: an
 /// SM takes in 60 bytes a clock, and all at once would delay the first. Where the tensor cores are
-/// the limit, that is: tiles of 128 tokens without a cluster are taken for memory's sake, too, and
-/// lose up to 7 % by it. Persistent kernels start once and then go on.
+/// the limit, that is: tiles of 96 and 128 tokens without a cluster serve layers that wait for
+/// memory, too, and lost up to 9 % by it. Persistent kernels start once and then go on.
 constexpr bool starts_small(const TileConfig& c) {
   return c.k_groups == 1 && !is_persistent(c) &&
          (c.tokens == 256 || (c.tokens >= 96 && c.cluster > 1));
