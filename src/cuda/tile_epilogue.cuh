@@ -222,6 +222,7 @@ struct TileEpilogue {
   __device__ __forceinline__ void store_staged(int step) const {
     constexpr int rounds = step_units * 8 / 16;  // of 16 tokens, the last one of a CTA maybe of 8
     constexpr int batch = rounds % 4 == 0 ? 4 : rounds % 3 == 0 ? 3 : rounds;  // loads on their way
+    // Rows of the staging tile, in whole rounds: only persistent kernels come back to the first.
     constexpr int staged_tokens = (plan::staged_units(C) * 8 + 15) / 16 * 16;
     static_assert(step_units % 2 == 0 && rounds % batch == 0, "whole rounds, whole batches");
     const std::uint32_t feature = first_feature() + thread % 8 * 8;
@@ -232,14 +233,15 @@ struct TileEpilogue {
       uint4 v[batch];
 #pragma unroll
       for (int j = 0; j < batch; ++j) {
+        const int t = (i + j) * 16 + thread / 8;  // of the own tokens
         const int row = (i + j) * 16 % staged_tokens + thread / 8;
-        if ((i + j) * 16 + thread / 8 < own_tokens) {
+        if (t < own_tokens) {
           v[j] = ptx::load_shared_16(from + row * plan::staging_row_bytes);
         }
       }
 #pragma unroll
       for (int j = 0; j < batch; ++j) {
-        const int t = (i + j) * 16 + thread / 8;  // of the own tokens
+        const int t = (i + j) * 16 + thread / 8;
         const std::uint32_t token = first_own_token() + t;
         if (t < own_tokens && token < token_end() && feature < args.rows) {
           store_features(out<__nv_bfloat16>(token, feature), v[j], args.rows - feature);

@@ -24,7 +24,7 @@
 // fragments, at most one group of wgmma in flight when the older set is overwritten.
 //
 // FP32 weights: one set of fragments, three BF16 terms a weight, no exceptions, FP32 stores without
-// a staging tile. Tiles of 128 x 256 and 192 x 128: x is copied by a warpgroup that gives up most
+// a staging tile. Tiles of 128 x 256 and of 192 rows: x is copied by a warpgroup that gives up most
 // of its registers, and where no cluster splits k the kernel is persistent: a CTA asks for the
 // weights of its next tile before it stores, by way of a staging tile of its own, and x is copied
 // on.

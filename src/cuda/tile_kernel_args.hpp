@@ -16,7 +16,7 @@ struct TileArgs {
   void* out;  // m x rows, BF16 or FP32
   std::uint32_t m;
   std::uint32_t rows;    // output features of this call
-  bool out_vectors;      // rows of out begin and end at multiples of 16 bytes
+  bool out_vectors;      // rows of BF16 out begin and end at multiples of 16 bytes
   std::uint32_t x_rows;  // tokens of a CTA, at most C.tokens
   int k_tiles;
   int first_row_tile;  // of the matrix

@@ -227,10 +227,10 @@ constexpr int cta_threads(const TileConfig& c) {
 /// The largest tiles: a CTA goes on to its next tile, whose first copies are in flight while it
 /// stores the one before.
 constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
-/// A CTA asks for two k tiles first, and for the rest of its rings when the first one is there: an
-/// SM takes in 60 bytes a clock, and all at once would delay the first. Where the tensor cores are
-/// the limit, that is: tiles of 96 and 128 tokens without a cluster serve layers that wait for
-/// memory, too, and lost up to 9 % by it. Persistent kernels start once and then go on.
+/// Where the tensor cores are the limit, a CTA asks for two k tiles first, and for the rest of its
+/// rings when the first one is there: an SM takes in 60 bytes a clock, and all at once would delay
+/// the first. Tiles of 96 and 128 tokens without a cluster serve layers that wait for memory, too,
+/// and lost up to 9 % by it. Persistent kernels start once and then go on.
 constexpr bool starts_small(const TileConfig& c) {
   return c.k_groups == 1 && !is_persistent(c) &&
          (c.tokens == 256 || (c.tokens >= 96 && c.cluster > 1));

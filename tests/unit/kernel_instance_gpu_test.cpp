@@ -119,7 +119,7 @@ TEST_P(KernelInstance, ServesEveryTokenCountUpToATileAboveItsEdge) {
   }
 }
 
-// Nine token blocks make two groups of five, so that one CTA has no tokens.
+// Nine token blocks make two groups of five, so that the CTAs of one have no tokens.
 TEST_P(KernelInstance, ServesTokenBlocksInGroups) {
   const Facts facts = facts_of(GetParam());
   if (!facts.tile) GTEST_SKIP() << "a stream kernel";
@@ -128,15 +128,16 @@ TEST_P(KernelInstance, ServesTokenBlocksInGroups) {
   run_case(backend, layer, 8 * facts.tokens + 1, 0, layer.n, layer.k, 0);
 }
 
-// More than two tiles for each CTA, with fewer and with more k tiles than the ring of x holds.
+// Two or three tiles for each CTA, with fewer and with more k tiles than the ring of x holds.
 TEST_P(KernelInstance, GoesOnToFurtherTiles) {
   const Facts facts = facts_of(GetParam());
   if (!facts.tile || !plan::is_persistent(GetParam().tile())) GTEST_SKIP() << "not persistent";
   const plan::TileConfig& c = GetParam().tile();
   for (const std::int64_t k_tiles : {1, c.x_stages + 1}) {
     const std::int64_t row_groups = 16;
-    const Layer layer =
-        make_layer(facts.encoding, row_groups * c.row_blocks * 64 - 3, 64 * k_tiles, 0.001, 10);
+    // The first of them with features that are stored one by one.
+    const std::int64_t n = row_groups * c.row_blocks * 64 - (k_tiles == 1 ? 3 : 0);
+    const Layer layer = make_layer(facts.encoding, n, 64 * k_tiles, 0.001, 10);
     const CudaBackend backend(layer.packed, {});
     const std::int64_t token_blocks = 2 * backend.gpu().sm_count / row_groups + 1;
     run_case(backend, layer, token_blocks * facts.tokens, 0, layer.n, layer.k, 0);
@@ -159,10 +160,12 @@ TEST_P(KernelInstance, KeepsNothingInLocalMemory) {
 TEST_P(KernelInstance, ServesASmallShape) {
   const Facts facts = facts_of(GetParam());
   const std::int64_t k = 64 * (facts.cluster + 9);
-  const Layer layer = make_layer(facts.encoding, 50, k, 0.005, 6);
-  const CudaBackend backend(layer.packed, {});
-  run_case(backend, layer, facts.tokens - 1, 0, layer.n, k, 0);
-  run_case(backend, layer, 3, 0, layer.n, k + 1, 0);
+  for (const std::int64_t n : {50, 56}) {  // features stored one by one, and by eight
+    const Layer layer = make_layer(facts.encoding, n, k, 0.005, 6);
+    const CudaBackend backend(layer.packed, {});
+    run_case(backend, layer, facts.tokens - 1, 0, layer.n, k, 0);
+    run_case(backend, layer, 3, 0, layer.n, k + 1, 0);
+  }
 }
 
 // x comes from the call before it in the stream, weights do not.
