@@ -46,11 +46,6 @@ plan::GpuFacts read_facts(int device) {
   return gpu;
 }
 
-const void* kernel_for(const plan::Instance& instance) {
-  return instance.family == plan::Family::stream ? stream_kernel_for(instance.index)
-                                                 : tile_kernel_for(instance.index);
-}
-
 /// Lets every instance of an encoding use all of an SM's shared memory.
 void prepare_kernels(Encoding encoding) {
   for (const plan::Instance& instance : plan::instances_of(encoding)) {

@@ -2,6 +2,7 @@
 // From an entry of the kernel table to its compiled kernel.
 #pragma once
 
+#include "plan/kernel_plan.hpp"
 #include "plan/kernel_table.hpp"
 
 #include <cstddef>
@@ -49,6 +50,11 @@ inline const void* tile_kernel_for(std::size_t index) {
     default:
       return nullptr;
   }
+}
+
+inline const void* kernel_for(const plan::Instance& instance) {
+  return instance.family == plan::Family::stream ? stream_kernel_for(instance.index)
+                                                 : tile_kernel_for(instance.index);
 }
 
 }  // namespace slimgemm::cuda

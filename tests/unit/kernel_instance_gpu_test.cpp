@@ -147,12 +147,8 @@ TEST_P(KernelInstance, GoesOnToFurtherTiles) {
 // What is kept in local memory comes late, behind stores: six values made a tile of 128 x 256 2 us
 // slower.
 TEST_P(KernelInstance, KeepsNothingInLocalMemory) {
-  const plan::Instance& instance = GetParam();
-  const void* const kernel = instance.family == plan::Family::tile
-                                 ? tile_kernel_for(instance.index)
-                                 : stream_kernel_for(instance.index);
   cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, kernel), "attributes of the kernel");
+  check(cudaFuncGetAttributes(&attributes, kernel_for(GetParam())), "attributes of the kernel");
   EXPECT_EQ(attributes.localSizeBytes, 0u);
 }
 
