@@ -162,8 +162,10 @@ void CudaBackend::launch_stream(const plan::KernelPlan& plan, const RunArgs& arg
 }
 
 void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args) const {
+  const plan::TileConfig& config = plan.instance.tile();
   TileArgs kernel_args{};
-  kernel_args.x_map = make_x_map(args.x, args.m, k, args.x_row_stride, plan.x_rows, 1);
+  kernel_args.x_map =
+      make_x_map(args.x, args.m, k, args.x_row_stride, plan::x_box_rows(config, plan.x_rows), 1);
   kernel_args.tiles = image_;
   kernel_args.row_tile_bytes = offsets_.row_tile_bytes;
   kernel_args.exceptions = exceptions();
@@ -185,12 +187,16 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
   const std::int64_t group = (plan.grid_y - 1) / groups + 1;
   dim3 grid(static_cast<unsigned>(plan.cluster * group), static_cast<unsigned>(row_groups),
             static_cast<unsigned>(groups));
-  if (plan::is_persistent(plan.instance.tile())) {
+  if (plan::is_persistent(config)) {
+    if (kernel_args.out_vectors) {
+      kernel_args.out_map = make_out_map(args.out, args.m, args.row_end - args.row_begin);
+    }
     kernel_args.token_blocks = static_cast<int>(plan.grid_y);
     kernel_args.token_group = static_cast<int>(group);
     kernel_args.row_groups = static_cast<int>(row_groups);
-    grid = dim3(
-        static_cast<unsigned>(std::min<std::int64_t>(plan.grid_x * plan.grid_y, gpu_.sm_count)));
+    const std::int64_t together = gpu_.sm_count / plan.cluster;
+    grid = dim3(static_cast<unsigned>(plan.cluster *
+                                      std::min<std::int64_t>(row_groups * plan.grid_y, together)));
   }
   launch(plan, grid, &kernel_args, args.stream);
 }

@@ -30,7 +30,8 @@ EncodeTiled encode_tiled() {
   return function;
 }
 
-struct Map3d {
+struct Map {
+  cuuint32_t dimensions;
   CUtensorMapDataType type;
   const void* address;
   cuuint64_t sizes[3];
@@ -39,13 +40,13 @@ struct Map3d {
   CUtensorMapSwizzle swizzle;
 };
 
-CUtensorMap encode(const Map3d& m) {
+CUtensorMap encode(const Map& m) {
   const cuuint32_t element_strides[3] = {1, 1, 1};
   CUtensorMap map;
-  const CUresult status =
-      encode_tiled()(&map, m.type, 3, const_cast<void*>(m.address), m.sizes, m.strides_bytes, m.box,
-                     element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle,
-                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = encode_tiled()(
+      &map, m.type, m.dimensions, const_cast<void*>(m.address), m.sizes, m.strides_bytes, m.box,
+      element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, m.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     const auto list = [](const auto& values) {
       std::string text;
@@ -68,13 +69,24 @@ bool x_is_aligned(const std::uint16_t* x, std::int64_t row_stride) {
 
 CUtensorMap make_x_map(const std::uint16_t* x, std::int64_t m, std::int64_t k,
                        std::int64_t row_stride, int box_rows, int box_k_tiles) {
-  return encode({.type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+  return encode({.dimensions = 3,
+                 .type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                  .address = x,
                  .sizes = {format::tile_k, static_cast<cuuint64_t>(m),
                            static_cast<cuuint64_t>(k / format::tile_k)},
                  .strides_bytes = {static_cast<cuuint64_t>(row_stride) * 2, format::tile_k * 2},
                  .box = {format::tile_k, static_cast<cuuint32_t>(box_rows),
                          static_cast<cuuint32_t>(box_k_tiles)},
+                 .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
+}
+
+CUtensorMap make_out_map(void* out, std::int64_t m, std::int64_t rows) {
+  return encode({.dimensions = 2,
+                 .type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                 .address = out,
+                 .sizes = {static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(m), 1},
+                 .strides_bytes = {static_cast<cuuint64_t>(rows) * 2, 0},
+                 .box = {64, 8, 1},
                  .swizzle = CU_TENSOR_MAP_SWIZZLE_128B});
 }
 

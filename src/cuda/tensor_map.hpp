@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TMA descriptors of x.
+// TMA descriptors of x and out.
 #pragma once
 
 #include <cuda.h>
@@ -16,5 +16,9 @@ bool x_is_aligned(const std::uint16_t* x, std::int64_t row_stride);
 /// Errors: device_error with the driver's status, unsupported on a driver without tensor maps.
 CUtensorMap make_x_map(const std::uint16_t* x, std::int64_t m, std::int64_t k,
                        std::int64_t row_stride, int box_rows, int box_k_tiles);
+
+/// Describes out (m x rows BF16, dense) as {rows, m} with boxes of {64, 8} and the 128-byte
+/// swizzle. Errors: as make_x_map.
+CUtensorMap make_out_map(void* out, std::int64_t m, std::int64_t rows);
 
 }  // namespace slimgemm::cuda

@@ -52,6 +52,15 @@ __device__ __forceinline__ int k_tiles_of(const TileShare& share, int k_group) {
   return (share.k_tiles - k_group + C.k_groups - 1) / C.k_groups;
 }
 
+/// The packed bytes of a warp's row tile. Those past the end repeat the last one; what they give is
+/// not stored.
+template <plan::TileConfig C>
+__device__ __forceinline__ const unsigned char* packed_row_tile(const TileArgs& args,
+                                                                const TileShare& share, int warp) {
+  const int row = min(share.row_tile + row_tile_of<C>(warp), share.last_row_tile);
+  return args.tiles + static_cast<unsigned>(row) * args.row_tile_bytes;
+}
+
 /// Copies of weights into a warp's own ring: of each k tile, a lane copies the bytes that it
 /// decodes itself. They are what a CTA starts with, so their addresses come from the number of the
 /// thread: from what is the same in a warp, which the compiler knows after a shuffle only, they
@@ -63,27 +72,19 @@ struct TileWeightCopy {
 
   const unsigned char* row_tile;  // the packed bytes of the warp's row tile
   const unsigned char* tile;      // this lane's bytes of the next k tile to copy
-  unsigned thread;                // in the CTA
+  const unsigned thread;          // in the CTA
   const std::uint32_t ring;       // this lane's bytes of stage 0
 
   __device__ __forceinline__ TileWeightCopy(const TileArgs& args, const TileShare& share,
                                             std::uint32_t smem, unsigned thread)
-      : thread(thread),
+      : row_tile(packed_row_tile<C>(args, share, static_cast<int>(thread / 32))),
+        tile(row_tile + (static_cast<std::uint64_t>(share.k_tile_begin +
+                                                    k_group_of<C>(static_cast<int>(thread / 32))) *
+                             tile_bytes +
+                         thread % 32 * 16)),
+        thread(thread),
         ring(smem + plan::tile_layout(C).w + thread / 32 * (C.w_stages * tile_bytes) +
-             thread % 32 * 16) {
-    open(args, share);
-  }
-
-  /// Before the copies of a tile.
-  __device__ __forceinline__ void open(const TileArgs& args, const TileShare& share) {
-    const int warp = static_cast<int>(thread / 32);
-    const int k_group = k_group_of<C>(warp);
-    // Row tiles past the end repeat the last one; what they give is not stored.
-    const int row = min(share.row_tile + row_tile_of<C>(warp), share.last_row_tile);
-    row_tile = args.tiles + static_cast<unsigned>(row) * args.row_tile_bytes;
-    tile = row_tile + (static_cast<std::uint64_t>(share.k_tile_begin + k_group) * tile_bytes +
-                       thread % 32 * 16);
-  }
+             thread % 32 * 16) {}
 
   /// The next k tile, if it exists. A group of cp.async either way.
   __device__ __forceinline__ void copy(int stage, bool exists) {
@@ -106,12 +107,13 @@ struct TileWeightCopy {
   template <class Exceptions>
   __device__ __forceinline__ void start(const TileArgs& args, const TileShare& share,
                                         std::uint32_t smem) {
-    Exceptions::ask(args.exceptions, row_tile, smem, thread);
+    Exceptions::ask(args.exceptions, row_tile, heads_of<C>(smem, thread / 32), thread % 32);
     fill(0, first_stages, k_tiles_of<C>(share, k_group_of<C>(static_cast<int>(thread / 32))));
   }
 };
 
-/// One consumer warpgroup's main loop.
+/// One consumer warpgroup's main loop. Of a persistent kernel the rings go on from tile to tile:
+/// the next one's first weights are asked for before this one's last are multiplied.
 template <plan::TileConfig C>
 struct TileConsumer {
   static constexpr int tile_bytes = plan::tile_bytes(C.encoding);
@@ -125,9 +127,10 @@ struct TileConsumer {
   const int lane;
   const int k_group;
   TileWeightCopy<C> weights;
-  int steps;    // k tiles of this warpgroup
-  int to_copy;  // of them
-  int w_stage;
+  const int steps;  // k tiles of this warpgroup
+  int to_copy;      // of them
+  int w_stage = 0;
+  const unsigned char* next_row_tile = nullptr;  // of a persistent kernel, null after the last
   std::uint32_t x_ring;
   RingPosition<C.x_stages> x_at;
   LaneTile<C.encoding> packed;  // of the next k tile to decode
@@ -141,17 +144,10 @@ struct TileConsumer {
         lane(lane),
         k_group(k_group_of<C>(warp)),
         weights(weights),
+        steps(k_tiles_of<C>(share, k_group)),
+        to_copy(steps - TileWeightCopy<C>::first_stages),
         x_ring(smem),
-        x_at{k_group} {
-    open(share);
-  }
-
-  /// Before a tile.
-  __device__ __forceinline__ void open(const TileShare& share) {
-    steps = k_tiles_of<C>(share, k_group);
-    to_copy = steps - TileWeightCopy<C>::first_stages;
-    w_stage = 0;
-  }
+        x_at{k_group} {}
 
   /// Waits for the first k tile, then asks for those that start() left.
   __device__ __forceinline__ void wait_for_first() {
@@ -167,13 +163,26 @@ struct TileConsumer {
     wait_for_next();
     load();
   }
-  __device__ __forceinline__ void refill() {
+  /// The stage that was decoded last.
+  template <class Exceptions>
+  __device__ __forceinline__ void refill(Exceptions& exceptions) {
     weights.copy(w_stage, to_copy > 0);
     --to_copy;
     if (++w_stage == C.w_stages) w_stage = 0;
+    if constexpr (plan::is_persistent(C)) {
+      if (to_copy == 0) go_on(exceptions);
+    }
+  }
+  /// From here on the weights of the next tile.
+  template <class Exceptions>
+  __device__ __forceinline__ void go_on(Exceptions& exceptions) {
+    if (next_row_tile == nullptr) return;
+    exceptions.ask_next(next_row_tile);
+    weights.tile = next_row_tile + lane * 16;
+    to_copy = steps;
   }
 
-  /// Decodes a k tile and has its stage refilled. Its bytes are there.
+  /// Decodes a k tile, whose bytes are there.
   __device__ __forceinline__ void decode(std::uint32_t (&fragments)[16]) {
     if constexpr (!loads_early) load();
 #pragma unroll
@@ -184,7 +193,6 @@ struct TileConsumer {
       for (int i = 0; i < 4; ++i) fragments[4 * f + i] = a[i];
     }
     ptx::pin_registers(fragments);
-    refill();
   }
 
   __device__ __forceinline__ std::uint32_t x_stage() const {
@@ -205,19 +213,32 @@ struct TileConsumer {
     ptx::wgmma_commit();
   }
 
+  /// To every CTA that copies a part of x into the slot.
   __device__ __forceinline__ void release_x(int slot) {
-    if (lane == 0) ptx::mbarrier_arrive(ptx::shared_address(&barriers.x_empty[slot]));
+    const std::uint32_t empty = ptx::shared_address(&barriers.x_empty[slot]);
+    if constexpr (C.x_sharers == 1) {
+      if (lane == 0) ptx::mbarrier_arrive(empty);
+    } else {
+      if (lane < C.x_sharers) ptx::mbarrier_arrive_remote(ptx::map_to_rank(empty, lane));
+    }
   }
 
-  /// Exceptions: TileExceptions or NoTileExceptions.
+  /// Before the first tile. Exceptions: TileExceptions or NoTileExceptions.
   template <class Exceptions>
-  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
+  __device__ __forceinline__ void begin(Exceptions& exceptions) {
+    if (steps == 0) return;
+    wait_for_first();
+    if constexpr (loads_early) load();
+    __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
+    exceptions.start();
+  }
+
+  /// A tile. Calls meanwhile() while its last products are under way.
+  template <class Exceptions, class F>
+  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions,
+                                      F&& meanwhile) {
     std::uint32_t fragments[2][16];
     if (steps > 0) {
-      wait_for_first();
-      if constexpr (loads_early) load();
-      __syncwarp();  // the other lanes' bytes of the exceptions' head are there, too
-      exceptions.start();
       int k_tile = k_group;
       int left = steps;
       int previous = x_at.slot;
@@ -226,6 +247,7 @@ struct TileConsumer {
       const auto step = [&](std::uint32_t(&next)[16]) {
         if constexpr (!loads_early) wait_for_next();
         decode(next);
+        refill(exceptions);
         if constexpr (loads_early) load_next();
         exceptions.patch(next, k_tile);
         multiply(sums, next);
@@ -240,6 +262,7 @@ struct TileConsumer {
       while (step(fragments[0]) && step(fragments[1])) {
       }
     }
+    meanwhile();
     ptx::wgmma_wait<0>();
     ptx::pin_registers(sums);
     if constexpr (plan::is_persistent(C)) {
@@ -261,8 +284,8 @@ struct TileTermsConsumer : TileConsumer<C> {
   float part[C.tokens / 2] = {};  // of the k tile that the tensor cores work on
 
   /// Splits the next k tile and has its stage refilled. Nonfinite: some weight is Inf or NaN.
-  template <bool Nonfinite>
-  __device__ __forceinline__ void decode(Fragments& fragments) {
+  template <bool Nonfinite, class Exceptions>
+  __device__ __forceinline__ void decode(Fragments& fragments, Exceptions& exceptions) {
     const std::uint32_t from = Base::weights.ring + Base::w_stage * Base::tile_bytes;
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
@@ -276,7 +299,7 @@ struct TileTermsConsumer : TileConsumer<C> {
     }
 #pragma unroll
     for (auto& term : fragments) ptx::pin_registers(term);
-    Base::refill();
+    Base::refill(exceptions);
   }
 
   /// Starts the twelve wgmma of a k tile.
@@ -300,14 +323,13 @@ struct TileTermsConsumer : TileConsumer<C> {
     ptx::wgmma_commit();
   }
 
-  template <bool Nonfinite>
-  __device__ __forceinline__ void run_as(float (&sums)[C.tokens / 2]) {
+  template <bool Nonfinite, class Exceptions>
+  __device__ __forceinline__ void run_as(float (&sums)[C.tokens / 2], Exceptions& exceptions) {
     Fragments fragments;
-    Base::wait_for_first();
 #pragma unroll 1
     for (int left = Base::steps; left > 0; --left) {
       Base::wait_for_next();
-      decode<Nonfinite>(fragments);
+      decode<Nonfinite>(fragments, exceptions);
       multiply(fragments);
       ptx::wgmma_wait<0>();
       ptx::pin_registers(part);
@@ -319,11 +341,16 @@ struct TileTermsConsumer : TileConsumer<C> {
   }
 
   template <class Exceptions>
-  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions&) {
+  __device__ __forceinline__ void begin(Exceptions&) {
+    Base::wait_for_first();
+  }
+
+  template <class Exceptions, class F>
+  __device__ __forceinline__ void run(float (&sums)[C.tokens / 2], Exceptions& exceptions, F&&) {
     if (Base::args.decode.nonfinite) [[unlikely]] {
-      run_as<true>(sums);
+      run_as<true>(sums, exceptions);
     } else {
-      run_as<false>(sums);
+      run_as<false>(sums, exceptions);
     }
   }
 };

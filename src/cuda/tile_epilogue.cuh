@@ -51,16 +51,12 @@ struct TileEpilogue {
     return min(share.token + args.x_rows, args.m);
   }
   /// Memory of a warpgroup for what its partner sends, and to put rows of `out` together: with two
-  /// k groups in the ring of x, once all are past it, else in its own ring of weights. Persistent
-  /// kernels, whose rings are in use by then, have a staging tile of their own.
+  /// k groups in the ring of x, once all are past it, else in its own ring of weights.
   __device__ __forceinline__ std::uint32_t scratch(int of_warpgroup) const {
     return C.k_groups == 2 ? smem + of_warpgroup * plan::scratch_bytes(C)
                            : smem + layout.w + of_warpgroup * plan::w_ring_bytes(C);
   }
   __device__ __forceinline__ std::uint32_t staging() const {
-    if constexpr (plan::is_persistent(C)) {
-      return smem + layout.staging + warpgroup * plan::staging_bytes(C);
-    }
     return scratch(warpgroup) + (C.k_groups == 2 ? units * unit_bytes : 0);
   }
   __device__ __forceinline__ void sync_warpgroup() const {
@@ -199,20 +195,14 @@ struct TileEpilogue {
     });
   }
 
-  __device__ __forceinline__ static std::uint32_t pack(float a, float b) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
-    return reinterpret_cast<const std::uint32_t&>(pair);
-  }
-
-  /// By way of a staging tile [token][64 features], the next step in other rows of it than the step
-  /// before, whose rows may still be read.
+  /// By way of a staging tile [token][64 features], each step in rows of its own.
   __device__ __forceinline__ void store_bf16(int step, const Sums& sums) const {
     const int lane = thread % 32;
     const std::uint32_t to =
         staging() + lane % 8 * plan::staging_row_bytes + thread / 32 * 32 + lane / 8 % 2 * 16;
     for_totals(step, sums, [&](float4 v, int u) {
-      ptx::stmatrix_x2_trans(to + u % plan::staged_units(C) * 8 * plan::staging_row_bytes,
-                             pack(v.x, v.y), pack(v.z, v.w));
+      ptx::stmatrix_x2_trans(to + u * 8 * plan::staging_row_bytes, ptx::bf16_pair(v.x, v.y),
+                             ptx::bf16_pair(v.z, v.w));
     });
     sync_warpgroup();
     store_staged(step);
@@ -222,8 +212,6 @@ struct TileEpilogue {
   __device__ __forceinline__ void store_staged(int step) const {
     constexpr int rounds = step_units * 8 / 16;  // of 16 tokens, the last one of a CTA maybe of 8
     constexpr int batch = rounds % 4 == 0 ? 4 : rounds % 3 == 0 ? 3 : rounds;  // loads on their way
-    // Rows of the staging tile, in whole rounds: only persistent kernels come back to the first.
-    constexpr int staged_tokens = (plan::staged_units(C) * 8 + 15) / 16 * 16;
     static_assert(step_units % 2 == 0 && rounds % batch == 0, "whole rounds, whole batches");
     const std::uint32_t feature = first_feature() + thread % 8 * 8;
     const int own_tokens = 8 * (plan::first_unit(C, rank() + 1) - plan::first_unit(C, rank()));
@@ -234,10 +222,7 @@ struct TileEpilogue {
 #pragma unroll
       for (int j = 0; j < batch; ++j) {
         const int t = (i + j) * 16 + thread / 8;  // of the own tokens
-        const int row = (i + j) * 16 % staged_tokens + thread / 8;
-        if (t < own_tokens) {
-          v[j] = ptx::load_shared_16(from + row * plan::staging_row_bytes);
-        }
+        if (t < own_tokens) v[j] = ptx::load_shared_16(from + t * plan::staging_row_bytes);
       }
 #pragma unroll
       for (int j = 0; j < batch; ++j) {

@@ -19,6 +19,14 @@ namespace slimgemm::cuda {
 
 static_assert(sizeof(ExceptionHead) == plan::exception_head_bytes);
 
+/// Shared memory of a warp's ExceptionHead; in a persistent kernel that of two, of this tile and
+/// the next.
+template <plan::TileConfig C>
+__device__ __forceinline__ std::uint32_t heads_of(std::uint32_t smem, unsigned warp) {
+  return smem + plan::tile_layout(C).heads +
+         warp * (plan::is_persistent(C) ? 2 : 1) * plan::exception_head_bytes;
+}
+
 /// The exceptions of a warp's row tile, in order of k: a window of 32 entries in shared memory, of
 /// which the next two are in registers.
 template <plan::TileConfig C>
@@ -31,8 +39,9 @@ struct TileExceptions {
   const ExceptionView& view;
   const TileShare& share;
   const int lane;
-  const std::uint32_t entries;   // shared memory: the row tile's ExceptionHead, then the window
+  const std::uint32_t heads;     // shared memory
   const std::uint32_t stand_in;  // as BF16
+  std::uint32_t entries;         // of heads: the row tile's ExceptionHead, then the window
 
   std::uint32_t more_begin = 0;  // groups of the list after the window
   std::uint32_t more_end = 0;
@@ -44,20 +53,30 @@ struct TileExceptions {
   std::uint32_t second_code = 0;
 
   __device__ __forceinline__ TileExceptions(const ExceptionView& view, const TileShare& share,
-                                            std::uint32_t entries, std::uint32_t stand_in, int lane)
-      : view(view), share(share), lane(lane), entries(entries), stand_in(stand_in) {}
+                                            std::uint32_t heads, std::uint32_t stand_in, int lane)
+      : view(view), share(share), lane(lane), heads(heads), stand_in(stand_in), entries(heads) {}
 
-  /// Asks for the head of a warp's row tile, in the cp.async group that it commits next. By the
-  /// number of the thread, like TileWeightCopy.
+  /// Asks for the head of a warp's row tile, in the cp.async group that it commits next.
   __device__ __forceinline__ static void ask(const ExceptionView& view,
-                                             const unsigned char* row_tile, std::uint32_t smem,
-                                             unsigned thread) {
-    const std::uint32_t offset = thread % 32 * 16;
+                                             const unsigned char* row_tile, std::uint32_t head,
+                                             unsigned lane) {
+    const std::uint32_t offset = lane * 16;
     if (offset < plan::exception_head_bytes) {
-      ptx::cp_async_16(
-          smem + plan::tile_layout(C).heads + thread / 32 * plan::exception_head_bytes + offset,
-          row_tile + view.head_offset + offset);
+      ptx::cp_async_16(head + offset, row_tile + view.head_offset + offset);
     }
+  }
+  /// The same for the next tile of a persistent kernel.
+  __device__ __forceinline__ void ask_next(const unsigned char* row_tile) const {
+    ask(view, row_tile, next_entries(), static_cast<unsigned>(lane));
+  }
+  __device__ __forceinline__ std::uint32_t next_entries() const {
+    return 2 * heads + plan::exception_head_bytes - entries;
+  }
+  /// After the last patch() of a tile: to those of the next.
+  __device__ __forceinline__ void start_next() {
+    entries = next_entries();
+    __syncwarp();  // the other lanes' bytes are there, too
+    start();
   }
 
   /// Entry i of the groups after the window.
@@ -179,6 +198,8 @@ struct NoTileExceptions {
   __device__ __forceinline__ explicit NoTileExceptions(Args&&...) {}
   __device__ __forceinline__ static void ask(const ExceptionView&, const unsigned char*,
                                              std::uint32_t, unsigned) {}
+  __device__ __forceinline__ void ask_next(const unsigned char*) const {}
+  __device__ __forceinline__ void start_next() {}
   __device__ __forceinline__ void start() {}
   __device__ __forceinline__ void patch(std::uint32_t (&)[16], int) {}
 };

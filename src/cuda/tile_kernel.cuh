@@ -24,10 +24,14 @@
 // fragments, at most one group of wgmma in flight when the older set is overwritten.
 //
 // FP32 weights: one set of fragments, three BF16 terms a weight, no exceptions, FP32 stores without
-// a staging tile. Tiles of 128 x 256 and of 192 rows: x is copied by a warpgroup that gives up most
-// of its registers, and where no cluster splits k the kernel is persistent: a CTA asks for the
-// weights of its next tile before it stores, by way of a staging tile of its own, and x is copied
-// on.
+// a staging tile.
+//
+// Large tiles (plan::moves_registers): x is copied by a warpgroup that gives up most of its
+// registers. Where no cluster splits k they are persistent: a CTA goes through tiles, and its rings
+// do not stop between them. A warpgroup leaves its sums in a staging tile of its own, from where
+// another warp stores them (tile_store.cuh), and goes on: the next tile's weights and exceptions
+// have been asked for in its main loop. Some share x (plan::TileConfig::x_sharers): the two CTAs of
+// a cluster have neighbouring rows, and each copies half of an x tile to both (TMA multicast).
 #pragma once
 
 #include "cuda/ptx/barrier.cuh"
@@ -35,6 +39,8 @@
 #include "cuda/tile_epilogue.cuh"
 #include "cuda/tile_exceptions.cuh"
 #include "cuda/tile_kernel_args.hpp"
+#include "cuda/tile_schedule.cuh"
+#include "cuda/tile_store.cuh"
 #include "plan/kernel_table.hpp"
 
 #include <cstddef>
@@ -42,48 +48,6 @@
 #include <type_traits>
 
 namespace slimgemm::cuda {
-
-/// Of a persistent kernel: tile `index` of the call, false past the last. Token blocks in groups,
-/// as in tile_share.
-template <plan::TileConfig C>
-__device__ __forceinline__ bool find_tile(const TileArgs& args, int index, TileShare& share) {
-  if (index >= args.token_blocks * args.row_groups) return false;
-  const int group_tiles = args.token_group * args.row_groups;
-  const int first_token_block = index / group_tiles * args.token_group;
-  const int in_group = index % group_tiles;
-  const int token_blocks = min(args.token_group, args.token_blocks - first_token_block);
-  share.row_tile = args.first_row_tile + in_group / token_blocks * C.row_blocks * 4;
-  share.token = static_cast<unsigned>(first_token_block + in_group % token_blocks) * args.x_rows;
-  return true;
-}
-
-template <plan::TileConfig C>
-__device__ __forceinline__ TileShare tile_share(const TileArgs& args) {
-  TileShare share;
-  share.rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-  const auto k_tiles = static_cast<unsigned>(args.k_tiles);  // of 64, so that products fit
-  share.k_tile_begin = static_cast<int>(k_tiles * share.rank / C.cluster);
-  share.k_tiles = static_cast<int>(k_tiles * (share.rank + 1) / C.cluster) - share.k_tile_begin;
-  share.last_row_tile = args.last_row_tile;
-  if constexpr (plan::is_persistent(C)) {
-    find_tile<C>(args, static_cast<int>(blockIdx.x), share);
-    return share;
-  }
-  // Token blocks in groups, all rows for one group before the next: a wave's x stays in L2.
-  const unsigned group_blocks = gridDim.x / C.cluster;
-  unsigned token_block = blockIdx.x / C.cluster;
-  unsigned row_group = blockIdx.y;
-  if constexpr (C.encoding == Encoding::raw32) {
-    // A token block's rows side by side: clusters go to the GPCs in turn, and the second one of a
-    // GPC reads what the first one reads when both have the same rows.
-    const unsigned index = row_group * group_blocks + token_block;
-    token_block = index / gridDim.y;
-    row_group = index % gridDim.y;
-  }
-  share.row_tile = args.first_row_tile + static_cast<int>(row_group) * C.row_blocks * 4;
-  share.token = (blockIdx.z * group_blocks + token_block) * args.x_rows;
-  return share;
-}
 
 /// The warp that copies x, one lane of it. Rows past the CTA's tokens keep what they had: columns
 /// of B that are not stored.
@@ -98,9 +62,18 @@ struct TileXCopy {
 
   __device__ __forceinline__ void copy(const TileShare& tile, int k_tile, int slot) const {
     const std::uint32_t full = ptx::shared_address(&barriers.x_full[slot]);
-    ptx::mbarrier_arrive_expect(full, args.x_rows * 128);
-    ptx::tma_load_3d(ring + slot * C.tokens * 128, &args.x_map, 0, static_cast<int>(tile.token),
-                     tile.k_tile_begin + k_tile, full);
+    const std::uint32_t to = ring + slot * C.tokens * 128;
+    const auto token = static_cast<int>(tile.token);
+    if constexpr (C.x_sharers == 1) {
+      ptx::mbarrier_arrive_expect(full, args.x_rows * 128);
+      ptx::tma_load_3d(to, &args.x_map, 0, token, tile.k_tile_begin + k_tile, full);
+    } else {  // a part of it for all; the other parts come from the other CTAs
+      const int rows = plan::x_box_rows(C, static_cast<int>(args.x_rows));
+      const int first = static_cast<int>(ptx::cluster_rank()) * rows;
+      ptx::mbarrier_arrive_expect(full, C.x_sharers * rows * 128);
+      ptx::tma_load_3d_multicast(to + first * 128, &args.x_map, 0, token + first,
+                                 tile.k_tile_begin + k_tile, full, (1u << C.x_sharers) - 1);
+    }
   }
   /// Asks for the first k tiles.
   __device__ __forceinline__ void start() const { fill(0, first_stages); }
@@ -116,9 +89,9 @@ struct TileXCopy {
     copy_from(share, C.x_stages, at);
     if constexpr (plan::is_persistent(C)) {
       TileShare next = share;
-      int index = static_cast<int>(blockIdx.x + gridDim.x);
 #pragma unroll 1
-      for (; find_tile<C>(args, index, next); index += static_cast<int>(gridDim.x)) {
+      for (int i = first_tile<C>() + tile_stride<C>(); find_tile<C>(args, i, next);
+           i += tile_stride<C>()) {
         copy_from(next, 0, at);
       }
     }
@@ -161,7 +134,7 @@ __device__ __forceinline__ void init_other_barriers(TileBarriers<C>& barriers, s
     ptx::mbarrier_init(ptx::shared_address(&barriers.x_full[i]), 1);
   }
   for (auto& empty : barriers.x_empty) {
-    ptx::mbarrier_init(ptx::shared_address(&empty), 4 * C.row_blocks);
+    ptx::mbarrier_init(ptx::shared_address(&empty), 4 * C.row_blocks * C.x_sharers);
   }
   if constexpr (C.cluster > 1) {
     for (auto& of_warpgroup : barriers.received) {
@@ -184,37 +157,43 @@ __device__ __forceinline__ void init_other_barriers(TileBarriers<C>& barriers, s
   }
 }
 
-/// A consumer warpgroup's tiles: one, or of a persistent kernel every gridDim.x-th.
+/// A consumer warpgroup's tile.
+template <plan::TileConfig C, class Consumer, class Exceptions>
+__device__ __forceinline__ void consume_tile(Consumer& consumer, Exceptions& exceptions,
+                                             const TileShare& share, int warpgroup) {
+  float sums[C.tokens / 2] = {};
+  consumer.begin(exceptions);
+  consumer.run(sums, exceptions, [] {});
+  if constexpr (C.cluster > 1) ptx::cluster_wait();
+  TileEpilogue<C>{consumer.args, share,     consumer.barriers,
+                  consumer.smem, warpgroup, static_cast<int>(threadIdx.x % 128)}
+      .run(sums);
+}
+
+/// Its tiles in a persistent kernel.
 template <plan::TileConfig C, class Consumer, class Exceptions>
 __device__ __forceinline__ void consume_tiles(Consumer& consumer, Exceptions& exceptions,
-                                              const TileShare& share, int warpgroup) {
-  TileShare next = share;
+                                              TileShare share, int warp) {
+  int next = first_tile<C>();
+  const auto find_next = [&] {
+    next += tile_stride<C>();
+    consumer.next_row_tile = find_tile<C>(consumer.args, next, share)
+                                 ? packed_row_tile<C>(consumer.args, share, warp)
+                                 : nullptr;
+  };
+  find_next();
+  consumer.begin(exceptions);
   bool more = true;
 #pragma unroll 1
-  for (int index = static_cast<int>(blockIdx.x + gridDim.x); more;
-       index += static_cast<int>(gridDim.x)) {
+  while (more) {
     float sums[C.tokens / 2] = {};
-    consumer.run(sums, exceptions);
-    if constexpr (C.cluster > 1) ptx::cluster_wait();
-    const TileShare done = next;
-    more = plan::is_persistent(C) && find_tile<C>(consumer.args, index, next);
-    // Persistent kernels have no register for what is not needed in the main loop, and what is kept
-    // in local memory comes late, behind stores.
-    const unsigned thread = plan::is_persistent(C) ? ptx::thread_index() : threadIdx.x;
-    if (more) {  // its copies are in flight while this tile is stored
-      consumer.open(next);
-      consumer.weights.thread = thread;
-      consumer.weights.open(consumer.args, next);
-      __syncwarp();  // all lanes have read the exceptions before
-      consumer.weights.template start<Exceptions>(consumer.args, next, consumer.smem);
-    }
-    TileEpilogue<C>{consumer.args,
-                    done,
-                    consumer.barriers,
-                    consumer.smem,
-                    plan::is_persistent(C) ? static_cast<int>(thread / 128) : warpgroup,
-                    static_cast<int>(thread % 128)}
-        .run(sums);
+    consumer.run(sums, exceptions, [&] {
+      more = consumer.next_row_tile != nullptr;
+      if (!more) return;
+      find_next();
+      exceptions.start_next();
+    });
+    StagingTile<C>(consumer.smem, warp / 4).fill(sums, static_cast<int>(ptx::thread_index() % 128));
   }
 }
 
@@ -251,7 +230,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
     ptx::prefetch_tensor_map(&args.x_map);
     init_first_barriers<C>(barriers);
     if (args.dependent) ptx::grid_dependency_wait();
-    x_copy.start();
+    if constexpr (C.x_sharers == 1) x_copy.start();
     init_other_barriers<C>(barriers, share.rank);
   }
   if (absent) {
@@ -260,24 +239,43 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
   }
   __syncwarp();
   __syncthreads();  // barriers are initialised, here and (cluster_wait) in the others
-  if constexpr (C.cluster > 1) ptx::cluster_arrive_relaxed();
+  if constexpr (C.cluster > 1 || C.x_sharers > 1) ptx::cluster_arrive_relaxed();
+  if constexpr (C.x_sharers > 1) ptx::cluster_wait();
 
   if (warp < x_warp) {
     if constexpr (plan::moves_registers(C)) {
       ptx::more_registers<plan::consumer_registers(C)>();
     }
     Consumer consumer(args, share, barriers, smem, warp, lane, weights);
-    Exceptions exceptions(args.exceptions, share,
-                          smem + layout.heads + warp * plan::exception_head_bytes,
+    Exceptions exceptions(args.exceptions, share, heads_of<C>(smem, static_cast<unsigned>(warp)),
                           stand_in_bits(args.decode.window), lane);
-    consume_tiles<C>(consumer, exceptions, share, warp / 4);
+    if constexpr (plan::is_persistent(C)) {
+      consume_tiles<C>(consumer, exceptions, share, warp);
+    } else {
+      consume_tile<C>(consumer, exceptions, share, warp / 4);
+    }
   } else {
     if constexpr (plan::moves_registers(C)) ptx::fewer_registers<plan::copy_registers(C)>();
-    if (warp == x_warp && lane == 0) x_copy.run();
+    if (warp == x_warp && lane == 0) {
+      if constexpr (C.x_sharers > 1) x_copy.start();
+      x_copy.run();
+    }
     __syncwarp();
+    if constexpr (plan::is_persistent(C)) {
+      const int stored = warp - x_warp - 1;  // warpgroup
+      if (stored >= 0 && stored < plan::warpgroups(C)) {
+        TileStore<C>{args, share, StagingTile<C>(smem, stored), lane}.run();
+      }
+    }
     if constexpr (C.cluster > 1) ptx::cluster_wait();
   }
-  // No closing cluster barrier: a warpgroup leaves when all that is sent to it has arrived.
+  // No closing cluster barrier where k is split: a warpgroup leaves when all that is sent to it has
+  // arrived. Where x is shared, the others may still copy and release x here.
+  if constexpr (C.x_sharers > 1) {
+    __syncwarp();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+  }
 }
 
 }  // namespace slimgemm::cuda

@@ -9,7 +9,8 @@
 namespace slimgemm::cuda {
 
 struct TileArgs {
-  CUtensorMap x_map;  // 3-D {64, m, K / 64}, box {64, x_rows, 1}
+  CUtensorMap x_map;    // 3-D {64, m, K / 64}, box {64, x_box_rows, 1}
+  CUtensorMap out_map;  // of persistent kernels, if out_vectors: 2-D {rows, m}, box {64, 8}
   const unsigned char* tiles;
   std::uint64_t row_tile_bytes;  // from a row tile to the next
   ExceptionView exceptions;

@@ -90,7 +90,12 @@ CtaShape cta_shape(const Instance& instance, const Problem& problem) {
             c.by_rows ? 1 : most};
   }
   const TileConfig& c = instance.tile();
-  return {c.row_blocks * 64, c.tokens, c.cluster, tile_layout(c).total, cta_threads(c), 1};
+  return {c.row_blocks * c.x_sharers * 64,
+          c.tokens,
+          c.cluster * c.x_sharers,
+          tile_layout(c).total,
+          cta_threads(c),
+          1};
 }
 
 /// CTAs that the busiest SM works through.
@@ -235,12 +240,12 @@ double estimate_us(const Instance& instance, const Problem& problem, const GpuFa
   const double infinity = std::numeric_limits<double>::infinity();
   const bool tile = instance.family == Family::tile;
   const Encoding encoding = tile ? instance.tile().encoding : instance.stream().encoding;
-  const int cluster = tile ? instance.tile().cluster : instance.stream().cluster;
   if (encoding != problem.encoding) return infinity;
   const bool any_x = !tile && instance.stream().x_access == XAccess::any;
   if (!problem.x_aligned && !any_x) return infinity;
   if (tile && problem.k % format::tile_k != 0) return infinity;
-  if (ceil_div(problem.k, format::tile_k) < cluster) return infinity;
+  const int least = tile ? least_k_tiles(instance.tile()) : instance.stream().cluster;
+  if (ceil_div(problem.k, format::tile_k) < least) return infinity;
   const Occupancy o = occupancy(instance, problem, gpu);
   // A stream kernel's token blocks and a tile kernel's groups of rows lie along y.
   if (o.ctas_per_sm < 1 || (tile ? o.groups : o.token_blocks) > max_grid_y) return infinity;

@@ -44,7 +44,7 @@ KernelPlan lay_out(const Instance& instance, double estimated_us, const Problem&
   } else {
     const TileConfig& c = instance.tile();
     plan.threads = cta_threads(c);
-    plan.cluster = c.cluster;
+    plan.cluster = c.cluster * c.x_sharers;
     plan.x_rows = static_cast<int>(tile_x_rows(problem.m, o.token_blocks));
     plan.smem_bytes = tile_layout(c).total;
   }
@@ -87,7 +87,8 @@ std::string instance_name(const Instance& instance) {
   const TileConfig& c = instance.tile();
   return std::string("tile/") + name(c.encoding) + "/n" + number(c.tokens) + "_b" +
          number(c.row_blocks) + "_g" + number(c.k_groups) + "_x" + number(c.x_stages) + "_w" +
-         number(c.w_stages) + "_c" + number(c.cluster);
+         number(c.w_stages) + "_c" + number(c.cluster) +
+         (c.x_sharers > 1 ? "_s" + number(c.x_sharers) : "");
 }
 
 KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu) {

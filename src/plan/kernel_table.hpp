@@ -183,50 +183,61 @@ struct TileConfig {
   int x_stages;    ///< k tiles of x in flight (a multiple of k_groups)
   int w_stages;    ///< k tiles of weights in flight a warpgroup
   int cluster;     ///< CTAs that split k
+  /// Of a persistent kernel: CTAs with neighbouring rows and the same tokens, each of which reads
+  /// its part of x for all of them.
+  int x_sharers = 1;
 
   friend constexpr bool operator==(const TileConfig&, const TileConfig&) = default;
 };
 
 inline constexpr TileConfig tile_table[] = {
-    // encoding, tokens, row_blocks, k_groups, x_stages, w_stages, cluster
+    // encoding, tokens, row_blocks, k_groups, x_stages, w_stages, cluster, x_sharers
     {Encoding::split12, 32, 1, 2, 12, 6, 1},  {Encoding::split12, 32, 1, 2, 12, 5, 2},
     {Encoding::split12, 32, 1, 2, 12, 6, 3},  {Encoding::split12, 32, 1, 2, 12, 5, 1},
     {Encoding::split12, 64, 1, 2, 10, 5, 1},  {Encoding::split12, 64, 1, 2, 10, 4, 2},
     {Encoding::split12, 64, 1, 2, 10, 5, 3},  {Encoding::split12, 64, 2, 1, 12, 5, 5},
     {Encoding::split12, 64, 3, 1, 10, 5, 3},  {Encoding::split12, 96, 1, 2, 8, 6, 1},
     {Encoding::split12, 96, 2, 1, 8, 6, 1},   {Encoding::split12, 96, 2, 1, 8, 6, 2},
-    {Encoding::split12, 96, 3, 1, 8, 5, 1},   {Encoding::split12, 96, 3, 1, 7, 4, 2},
+    {Encoding::split12, 96, 3, 1, 8, 4, 1},   {Encoding::split12, 96, 3, 1, 7, 4, 2},
     {Encoding::split12, 128, 1, 2, 10, 3, 1}, {Encoding::split12, 128, 1, 2, 8, 3, 2},
     {Encoding::split12, 128, 1, 2, 8, 5, 2},  {Encoding::split12, 128, 1, 2, 8, 3, 3},
     {Encoding::split12, 128, 1, 2, 8, 3, 4},  {Encoding::split12, 128, 2, 1, 6, 5, 1},
     {Encoding::split12, 128, 2, 1, 8, 4, 2},  {Encoding::split12, 128, 2, 1, 7, 4, 3},
-    {Encoding::split12, 128, 2, 1, 6, 4, 5},  {Encoding::split12, 128, 3, 1, 6, 5, 1},
+    {Encoding::split12, 128, 2, 1, 6, 4, 5},  {Encoding::split12, 128, 3, 1, 6, 4, 1},
     {Encoding::split12, 128, 3, 1, 5, 4, 2},  {Encoding::split12, 128, 3, 1, 5, 3, 4},
-    {Encoding::split12, 256, 1, 1, 5, 6, 1},  {Encoding::split12, 256, 2, 1, 4, 6, 1},
+    {Encoding::split12, 256, 1, 1, 5, 6, 1},  {Encoding::split12, 256, 1, 1, 5, 3, 1, 2},
+    {Encoding::split12, 256, 2, 1, 4, 2, 1},  {Encoding::split12, 256, 2, 1, 4, 2, 1, 2},
     {Encoding::raw16, 32, 1, 2, 12, 5, 1},    {Encoding::raw16, 64, 1, 2, 10, 4, 1},
     {Encoding::raw16, 64, 1, 2, 10, 4, 2},    {Encoding::raw16, 128, 1, 2, 8, 3, 1},
     {Encoding::raw16, 128, 2, 1, 6, 5, 1},    {Encoding::raw16, 128, 2, 1, 6, 4, 2},
-    {Encoding::raw32, 32, 1, 2, 10, 4, 8},    {Encoding::raw32, 64, 1, 2, 8, 4, 6},
-    {Encoding::raw32, 64, 1, 2, 8, 4, 8},
+    {Encoding::raw16, 256, 2, 1, 4, 2, 1},    {Encoding::raw32, 32, 1, 2, 10, 4, 8},
+    {Encoding::raw32, 64, 1, 2, 8, 4, 6},     {Encoding::raw32, 64, 1, 2, 8, 4, 8},
 };
 inline constexpr std::size_t tile_count = sizeof(tile_table) / sizeof(tile_table[0]);
 
 constexpr bool has_exceptions(const TileConfig& c) { return c.encoding == Encoding::split12; }
 constexpr int warpgroups(const TileConfig& c) { return c.row_blocks * c.k_groups; }
-/// Two warpgroups of 256 tokens, or three of 128, need more registers than a CTA's threads get in
-/// equal parts: a whole warpgroup copies x and gives up most of its own.
+/// Two warpgroups of 256 tokens, or three, need more registers than a CTA's threads get in equal
+/// parts: those that copy give up most of theirs, a whole warpgroup.
 constexpr bool moves_registers(const TileConfig& c) {
   return (c.tokens == 256 && c.row_blocks == 2) || c.row_blocks == 3;
 }
 /// Then: registers of a thread that multiplies, and of one that copies.
 constexpr int consumer_registers(const TileConfig& c) { return c.row_blocks == 3 ? 160 : 232; }
 constexpr int copy_registers(const TileConfig& c) { return c.row_blocks == 3 ? 32 : 40; }
-constexpr int cta_threads(const TileConfig& c) {
-  return 128 * warpgroups(c) + (moves_registers(c) ? 128 : 32);
+/// The largest tiles without a cluster that splits k: a CTA goes on to its next tile while warps of
+/// the copying warpgroup store the one before.
+constexpr bool is_persistent(const TileConfig& c) {
+  return c.cluster == 1 && (moves_registers(c) || c.x_sharers > 1);
 }
-/// The largest tiles: a CTA goes on to its next tile, whose first copies are in flight while it
-/// stores the one before.
-constexpr bool is_persistent(const TileConfig& c) { return moves_registers(c) && c.cluster == 1; }
+constexpr int cta_threads(const TileConfig& c) {
+  return 128 * warpgroups(c) + (moves_registers(c) || is_persistent(c) ? 128 : 32);
+}
+/// Fewest k tiles that it serves: one for each CTA of a cluster; of a persistent kernel, so that
+/// the ring of weights never holds those of three tiles.
+constexpr int least_k_tiles(const TileConfig& c) {
+  return is_persistent(c) ? c.w_stages + 1 : c.cluster;
+}
 /// Where the tensor cores are the limit, a CTA asks for two k tiles first, and for the rest of its
 /// rings when the first one is there: an SM takes in 60 bytes a clock, and all at once would delay
 /// the first. Tiles of 96 and 128 tokens without a cluster serve layers that wait for memory, too,
@@ -241,6 +252,10 @@ constexpr int first_w_stages(const TileConfig& c) { return starts_small(c) ? 2 :
 constexpr int first_x_stages(const TileConfig& c) {
   return starts_small(c) || c.tokens >= 128 ? 2 : c.x_stages;
 }
+/// Rows of a copy of x, one for a CTA and k tile, of which every CTA gets x_sharers.
+constexpr int x_box_rows(const TileConfig& c, int x_rows) {
+  return c.x_sharers == 1 ? x_rows : (x_rows + 8 * c.x_sharers - 1) / (8 * c.x_sharers) * 8;
+}
 /// A unit is 8 tokens. Warpgroups that share k in a CTA own equal parts of the tokens; of such a
 /// part, every CTA of the cluster owns a run of units.
 constexpr int owned_units(const TileConfig& c) { return c.tokens / 8 / c.k_groups; }
@@ -253,37 +268,36 @@ constexpr int max_units(const TileConfig& c) {
 
 /// Units of every owner that the epilogue exchanges and stores at a time. In a cluster as many as
 /// give every thread of a warpgroup 16 bytes to store: the first are stored while later ones are on
-/// their way. Persistent kernels: half of their staging tile. Others: all.
-constexpr int step_units(const TileConfig& c) {
-  if (c.cluster > 1) return 2;
-  return is_persistent(c) ? 4 : owned_units(c);
-}
+/// their way. Others: all.
+constexpr int step_units(const TileConfig& c) { return c.cluster > 1 ? 2 : owned_units(c); }
 constexpr int epilogue_steps(const TileConfig& c) {
   return (max_units(c) + step_units(c) - 1) / step_units(c);
 }
 
 /// Named barriers of a CTA, of which __syncthreads has number 0: one for all warpgroups that
-/// multiply, one for each of them, and with two k groups one for each receiver and step.
+/// multiply, one for each of them, with two k groups one for each receiver and step, and in
+/// persistent kernels two for each staging tile.
 inline constexpr int named_barriers = 16;
 inline constexpr int all_warpgroups_barrier = 1;
 constexpr int warpgroup_barrier(int warpgroup) { return 2 + warpgroup; }
 constexpr int swap_barrier(const TileConfig& c, int receiver, int step) {
   return 2 + warpgroups(c) + receiver * epilogue_steps(c) + step;
 }
+constexpr int staging_free_barrier(int warpgroup) { return 2 + 2 * warpgroup; }
+constexpr int staging_full_barrier(int warpgroup) { return 3 + 2 * warpgroup; }
 
 inline constexpr int staging_row_bytes = 144;     // 64 features, and 8 more against bank conflicts
+inline constexpr int staging_unit_bytes = 1024;   // of persistent kernels: 8 tokens, swizzled
 inline constexpr int exception_head_bytes = 384;  // of a row tile, see ExceptionHead
 
 constexpr int w_ring_bytes(const TileConfig& c) {  // of a warpgroup
   return c.w_stages * 4 * tile_bytes(c.encoding);
 }
-/// Units for which a warpgroup has room to put them together as BF16 [token][64 + 8]: two steps at
-/// least, or all.
-constexpr int staged_units(const TileConfig& c) {
-  return is_persistent(c) ? 2 * step_units(c) : max_units(c);
-}
+/// Where a warpgroup puts its units together as BF16 [token][64 features].
 constexpr int staging_bytes(const TileConfig& c) {
-  return c.encoding == Encoding::raw32 ? 0 : staged_units(c) * 8 * staging_row_bytes;
+  if (c.encoding == Encoding::raw32) return 0;
+  return is_persistent(c) ? c.tokens / 8 * staging_unit_bytes
+                          : max_units(c) * 8 * staging_row_bytes;
 }
 /// What a warpgroup needs in the rings after the main loop: FP32 units of a partner, and staging.
 constexpr int scratch_bytes(const TileConfig& c) {
@@ -294,22 +308,22 @@ constexpr int scratch_bytes(const TileConfig& c) {
 /// Dynamic shared memory of a tile kernel, in bytes.
 struct TileLayout {
   int x;        ///< x stages, first (1024-byte aligned)
+  int staging;  ///< [warpgroup], of persistent kernels (1024-byte aligned)
   int w;        ///< weight stages [warpgroup][warp]
   int receive;  ///< FP32 [warpgroup][other CTA of the cluster][unit][thread][4]
-  int heads;    ///< of the exceptions [warpgroup][warp]
-  int staging;  ///< [warpgroup], of persistent kernels
+  int heads;    ///< of the exceptions [warpgroup][warp], in persistent kernels twice
   int barriers;
   int total;
 };
 
 constexpr TileLayout tile_layout(const TileConfig& c) {
   TileLayout layout{};
-  layout.w = c.x_stages * c.tokens * 128;
+  layout.staging = c.x_stages * c.tokens * 128;
+  layout.w = layout.staging + (is_persistent(c) ? warpgroups(c) * staging_bytes(c) : 0);
   layout.receive = layout.w + warpgroups(c) * w_ring_bytes(c);
   layout.heads = layout.receive + warpgroups(c) * (c.cluster - 1) * max_units(c) * 128 * 16;
-  layout.staging =
-      layout.heads + (has_exceptions(c) ? 4 * warpgroups(c) * exception_head_bytes : 0);
-  layout.barriers = layout.staging + (is_persistent(c) ? warpgroups(c) * staging_bytes(c) : 0);
+  const int warp_heads = has_exceptions(c) ? (is_persistent(c) ? 2 : 1) * exception_head_bytes : 0;
+  layout.barriers = layout.heads + 4 * warpgroups(c) * warp_heads;
   layout.total = layout.barriers + 8 * (2 * c.x_stages + warpgroups(c) * epilogue_steps(c));
   return layout;
 }
@@ -321,11 +335,10 @@ constexpr bool is_valid(const TileConfig& c) {
   return (c.k_groups == 1 || c.k_groups == 2) && c.x_stages % c.k_groups == 0 &&
          c.x_stages >= 2 * c.k_groups && scratch_bytes(c) <= scratch_room && c.cluster >= 1 &&
          first_w_stages(c) <= c.w_stages && first_x_stages(c) <= c.x_stages &&
-         // The rows of the step before may still be read.
-         (staged_units(c) >= 2 * step_units(c) || staged_units(c) >= max_units(c)) &&
          (c.k_groups == 1 ||
           swap_barrier(c, warpgroups(c) - 1, epilogue_steps(c) - 1) < named_barriers) &&
          c.cluster <= 8 && (!moves_registers(c) || c.k_groups == 1) &&
+         (c.x_sharers == 1 || (c.x_sharers == 2 && is_persistent(c))) &&
          (c.encoding != Encoding::raw32 || c.row_blocks == 1) &&
          tile_layout(c).total <= smem_limit_bytes;
 }

@@ -41,6 +41,7 @@ struct Facts {
   Encoding encoding;
   std::int64_t tokens;
   std::int64_t cluster;
+  std::int64_t least_k_tiles;
   bool tile;
   bool any_x;    // serves x of any alignment
   bool by_rows;  // keeps all of x in shared memory: one block of tokens, short K
@@ -48,10 +49,12 @@ struct Facts {
 Facts facts_of(const plan::Instance& instance) {
   if (instance.family == plan::Family::tile) {
     const plan::TileConfig& c = instance.tile();
-    return {c.encoding, c.tokens, c.cluster, true, false, false};
+    return {c.encoding, c.tokens, c.cluster, plan::least_k_tiles(c), true, false, false};
   }
   const plan::StreamConfig& c = instance.stream();
-  return {c.encoding, plan::cta_tokens(c), c.cluster, false, c.x_access == plan::XAccess::any,
+  return {c.encoding, plan::cta_tokens(c),
+          c.cluster,  c.cluster,
+          false,      c.x_access == plan::XAccess::any,
           c.by_rows};
 }
 
@@ -123,20 +126,22 @@ TEST_P(KernelInstance, ServesEveryTokenCountUpToATileAboveItsEdge) {
 TEST_P(KernelInstance, ServesTokenBlocksInGroups) {
   const Facts facts = facts_of(GetParam());
   if (!facts.tile) GTEST_SKIP() << "a stream kernel";
-  const Layer layer = make_layer(facts.encoding, 80, 64 * (facts.cluster + 2), 0.001, 9);
+  const Layer layer = make_layer(facts.encoding, 80, 64 * (facts.least_k_tiles + 1), 0.001, 9);
   const CudaBackend backend(layer.packed, {});
   run_case(backend, layer, 8 * facts.tokens + 1, 0, layer.n, layer.k, 0);
 }
 
-// Two or three tiles for each CTA, with fewer and with more k tiles than the ring of x holds.
+// Two or three tiles for each CTA, with as few k tiles as can be and with more than the ring of x
+// holds.
 TEST_P(KernelInstance, GoesOnToFurtherTiles) {
   const Facts facts = facts_of(GetParam());
   if (!facts.tile || !plan::is_persistent(GetParam().tile())) GTEST_SKIP() << "not persistent";
   const plan::TileConfig& c = GetParam().tile();
-  for (const std::int64_t k_tiles : {1, c.x_stages + 1}) {
+  for (const std::int64_t k_tiles : {plan::least_k_tiles(c), c.x_stages + 1}) {
     const std::int64_t row_groups = 16;
     // The first of them with features that are stored one by one.
-    const std::int64_t n = row_groups * c.row_blocks * 64 - (k_tiles == 1 ? 3 : 0);
+    const std::int64_t n =
+        row_groups * c.row_blocks * 64 - (k_tiles == facts.least_k_tiles ? 3 : 0);
     const Layer layer = make_layer(facts.encoding, n, 64 * k_tiles, 0.001, 10);
     const CudaBackend backend(layer.packed, {});
     const std::int64_t token_blocks = 2 * backend.gpu().sm_count / row_groups + 1;
@@ -155,7 +160,7 @@ TEST_P(KernelInstance, KeepsNothingInLocalMemory) {
 // Small enough for a run under compute-sanitizer's slower tools.
 TEST_P(KernelInstance, ServesASmallShape) {
   const Facts facts = facts_of(GetParam());
-  const std::int64_t k = 64 * (facts.cluster + 9);
+  const std::int64_t k = 64 * (facts.least_k_tiles + 8);
   for (const std::int64_t n : {50, 56}) {  // features stored one by one, and by eight
     const Layer layer = make_layer(facts.encoding, n, k, 0.005, 6);
     const CudaBackend backend(layer.packed, {});
@@ -167,7 +172,7 @@ TEST_P(KernelInstance, ServesASmallShape) {
 // x comes from the call before it in the stream, weights do not.
 TEST_P(KernelInstance, WaitsForXInADependentLaunch) {
   const Facts facts = facts_of(GetParam());
-  const std::int64_t k = 64 * (facts.cluster + 9);
+  const std::int64_t k = 64 * (facts.least_k_tiles + 8);
   const Layer layer = make_layer(facts.encoding, 200, k, 0.005, 7);
   const CudaBackend backend(layer.packed, {.programmatic_launch = true});
   run_case(backend, layer, facts.tokens - 1, 0, layer.n, k, 0);
@@ -215,9 +220,9 @@ TEST_P(KernelInstance, WaitsForXInADependentLaunch) {
 
 TEST_P(KernelInstance, ServesShapesThatDivideNothing) {
   const Facts facts = facts_of(GetParam());
-  const std::int64_t least_k = 64 * (facts.cluster - 1) + 1;
+  const std::int64_t least_k = 64 * (facts.least_k_tiles - 1) + 1;
   std::vector<std::int64_t> ks = {least_k, least_k + 7, least_k + 62, least_k + 63, least_k + 1999};
-  if (facts.tile) ks = {64 * facts.cluster, 64 * (facts.cluster + 1), 64 * 29};
+  if (facts.tile) ks = {64 * facts.least_k_tiles, 64 * (facts.least_k_tiles + 1), 64 * 29};
   for (const std::int64_t n : {1, 15, 17, 33, 129}) {
     for (const std::int64_t k : ks) {
       const Layer layer = make_layer(facts.encoding, n, k, 0.01, static_cast<unsigned>(n + k));
@@ -257,7 +262,7 @@ Layer layer_of_every_exponent(std::int64_t n, std::int64_t k) {
 TEST_P(KernelInstance, GivesBackFp32WeightsOfEveryExponent) {
   const Facts facts = facts_of(GetParam());
   if (facts.encoding != Encoding::raw32) GTEST_SKIP() << "BF16 weights";
-  const std::int64_t k = 64 * (facts.cluster + 9);
+  const std::int64_t k = 64 * (facts.least_k_tiles + 8);
   const Layer layer = layer_of_every_exponent(50, k);
   const CudaBackend backend(layer.packed, {});
   const std::int64_t m = facts.tokens;

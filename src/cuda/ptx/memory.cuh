@@ -41,6 +41,40 @@ __device__ __forceinline__ void tma_load_3d(std::uint32_t shared, const CUtensor
       : "memory");
 }
 
+/// The same to the same place in every CTA of the cluster that `ctas` has a bit for, and on each
+/// one's own mbarrier.
+__device__ __forceinline__ void tma_load_3d_multicast(std::uint32_t shared, const CUtensorMap* map,
+                                                      int c0, int c1, int c2, std::uint32_t barrier,
+                                                      std::uint16_t ctas) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared),
+      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier), "h"(ctas)
+      : "memory");
+}
+
+/// A box of a 2-D tensor map from shared memory, in the group of copies that is committed next.
+/// What lies outside of the map is left out.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, int c0, int c1,
+                                             std::uint32_t shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+      "r"(c0), "r"(c1), "r"(shared)
+      : "memory");
+}
+__device__ __forceinline__ void tma_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// Waits until all groups of this thread's stores have read their shared memory.
+__device__ __forceinline__ void tma_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+/// What was written to shared memory before, as far as this thread sees it, is visible to copies
+/// that it starts.
+__device__ __forceinline__ void fence_shared_for_tma() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -51,6 +85,12 @@ __device__ __forceinline__ uint4 load_shared_16(std::uint32_t address) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "r"(address)
                : "memory");
+  return v;
+}
+
+__device__ __forceinline__ std::uint32_t load_shared_4(std::uint32_t address) {
+  std::uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
   return v;
 }
 

@@ -2,6 +2,8 @@
 // Warp-level tensor core instructions and what feeds them.
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <cstdint>
 
 namespace slimgemm::cuda::ptx {
@@ -40,6 +42,21 @@ __device__ __forceinline__ void stmatrix_x2_trans(std::uint32_t address, std::ui
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address),
                "r"(r0), "r"(r1)
                : "memory");
+}
+/// The same with four, addresses from all lanes.
+__device__ __forceinline__ void stmatrix_x4_trans(std::uint32_t address, std::uint32_t r0,
+                                                  std::uint32_t r1, std::uint32_t r2,
+                                                  std::uint32_t r3) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+      : "memory");
+}
+
+/// Two values rounded to BF16, a in the low half.
+__device__ __forceinline__ std::uint32_t bf16_pair(float a, float b) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+  return reinterpret_cast<const std::uint32_t&>(pair);
 }
 
 }  // namespace slimgemm::cuda::ptx
