@@ -57,12 +57,12 @@ struct TileXCopy {
 
   const TileArgs& args;
   const TileShare& share;
-  std::uint32_t ring;
+  std::uint32_t smem;
   TileBarriers<C>& barriers;
 
   __device__ __forceinline__ void copy(const TileShare& tile, int k_tile, int slot) const {
     const std::uint32_t full = ptx::shared_address(&barriers.x_full[slot]);
-    const std::uint32_t to = ring + slot * C.tokens * 128;
+    const std::uint32_t to = smem + plan::tile_layout(C).x + slot * C.tokens * 128;
     const auto token = static_cast<int>(tile.token);
     if constexpr (C.x_sharers == 1) {
       ptx::mbarrier_arrive_expect(full, args.x_rows * 128);
@@ -197,6 +197,24 @@ __device__ __forceinline__ void consume_tiles(Consumer& consumer, Exceptions& ex
   }
 }
 
+/// The warps that do not multiply: the first copies x, in a persistent kernel those after it store.
+template <plan::TileConfig C>
+__device__ __forceinline__ void copy_and_store(const TileXCopy<C>& x_copy, int warp, int lane) {
+  if constexpr (plan::moves_registers(C)) ptx::fewer_registers<plan::copy_registers(C)>();
+  if (warp == 0 && lane == 0) {
+    if constexpr (C.x_sharers > 1) x_copy.start();
+    x_copy.run();
+  }
+  __syncwarp();
+  if constexpr (plan::is_persistent(C)) {
+    const int stored = warp - 1;  // warpgroup
+    if (stored >= 0 && stored < plan::warpgroups(C)) {
+      TileStore<C>{x_copy.args, x_copy.share, StagingTile<C>(x_copy.smem, stored), lane}.run();
+    }
+  }
+  if constexpr (C.cluster > 1) ptx::cluster_wait();
+}
+
 /// Index: entry of plan::tile_table.
 template <std::size_t Index>
 __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
@@ -255,19 +273,7 @@ __global__ void __launch_bounds__(plan::cta_threads(plan::tile_table[Index]), 1)
       consume_tile<C>(consumer, exceptions, share, warp / 4);
     }
   } else {
-    if constexpr (plan::moves_registers(C)) ptx::fewer_registers<plan::copy_registers(C)>();
-    if (warp == x_warp && lane == 0) {
-      if constexpr (C.x_sharers > 1) x_copy.start();
-      x_copy.run();
-    }
-    __syncwarp();
-    if constexpr (plan::is_persistent(C)) {
-      const int stored = warp - x_warp - 1;  // warpgroup
-      if (stored >= 0 && stored < plan::warpgroups(C)) {
-        TileStore<C>{args, share, StagingTile<C>(smem, stored), lane}.run();
-      }
-    }
-    if constexpr (C.cluster > 1) ptx::cluster_wait();
+    copy_and_store<C>(x_copy, warp - x_warp, lane);
   }
   // No closing cluster barrier where k is split: a warpgroup leaves when all that is sent to it has
   // arrived. Where x is shared, the others may still copy and release x here.

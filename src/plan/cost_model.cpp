@@ -42,20 +42,23 @@ constexpr double rows_step_us = 0.145;  // of a warp, and for each of its token 
 constexpr double rows_step_token_tile_us = 0.012;
 constexpr double rows_step_token_us = 0.0012;
 // Tile kernels.
-constexpr double tile_sm_bytes_us = 106.2e3;
-constexpr double tile_clock_mhz = 1603;
-constexpr double tile_step_us = 0.1159;           // least time of a k tile
-constexpr double tile_shared_bytes_us = 216.8e3;  // 128 bytes a clock
+constexpr double tile_sm_bytes_us = 108.5e3;
+constexpr double tile_clock_mhz = 1587;
+constexpr double tile_step_us = 0.1161;           // least time of a k tile
+constexpr double tile_shared_bytes_us = 215.6e3;  // 128 bytes a clock
 // Row blocks over what one row block after the other would take:
-constexpr double two_row_blocks = 0.9907;
-constexpr double two_of_256_tokens = 0.8865;
-constexpr double three_row_blocks = 0.9568;
-constexpr double tile_cluster_us = 0.5114;
-constexpr double tile_k_groups_us = 0.57;
-constexpr double tile_start_us = 2.0;
-constexpr double tile_wave_us = 2.346;
-constexpr double tile_sharpness = 6.796;
-constexpr double out_bytes_us = 2.722e6;
+constexpr double two_row_blocks = 0.9862;
+constexpr double two_of_256_tokens = 0.9704;
+constexpr double three_row_blocks = 0.9632;
+constexpr double tile_cluster_us = 0.5071;
+constexpr double tile_k_groups_us = 0.5357;
+constexpr double tile_start_us = 2.114;
+constexpr double tile_wave_us = 2.409;
+constexpr double persistent_wave_us = 0.9105;
+constexpr double shared_x = 0.985;  // of the tensor cores' time, for what starts later
+constexpr double shared_x_start_us = 1.505;
+constexpr double tile_sharpness = 7.398;
+constexpr double out_bytes_us = 2.881e6;
 // Tile kernels for FP32 weights.
 constexpr double terms_step_us = 0.17;  // of a k tile, and for each token
 constexpr double terms_token_us = 3.3e-3;
@@ -181,7 +184,9 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
                         : c.row_blocks == 1 ? 1.0
                         : c.tokens == 256   ? fit::two_of_256_tokens
                                             : fit::two_row_blocks;
-  const double math_us = c.row_blocks * c.tokens * 2.0 / fit::tile_clock_mhz * others;
+  const bool shares_x = c.x_sharers > 1;
+  const double math_us = c.row_blocks * c.tokens * 2.0 / fit::tile_clock_mhz * others *
+                         (shares_x ? fit::shared_x : 1.0);
   // Shared memory: what comes in, weights to registers, and x to the tensor cores for each row
   // block.
   const double shared_bytes = stage_bytes + c.row_blocks * 4.0 * tile_bytes(c.encoding) +
@@ -189,12 +194,17 @@ double estimate_tile_us(const TileConfig& c, const Problem& problem, const GpuFa
   const double stage_us = std::max({math_us, stage_bytes / fit::tile_sm_bytes_us,
                                     shared_bytes / fit::tile_shared_bytes_us, fit::tile_step_us});
   const double loop_us = ctas_on_busiest_sm(o, gpu) * cta_k_tiles * stage_us;
-  const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us;
+  // A persistent kernel stores while it multiplies, but for its last tiles.
+  const bool persistent = is_persistent(c);
+  const auto waves = static_cast<double>(o.waves);
+  const double out_us = static_cast<double>(problem.m * problem.rows) * 2 / fit::out_bytes_us /
+                        (persistent ? waves : 1.0);
   const double exchange_us = c.cluster > 1    ? fit::tile_cluster_us * c.cluster
                              : c.k_groups > 1 ? fit::tile_k_groups_us
                                               : 0.1;
-  return both(loop_us, weight_read_us(problem), fit::tile_sharpness) + fit::tile_start_us + out_us +
-         exchange_us + fit::tile_wave_us * static_cast<double>(o.waves - 1);
+  return both(loop_us, weight_read_us(problem), fit::tile_sharpness) + fit::tile_start_us +
+         (shares_x ? fit::shared_x_start_us : 0.0) + out_us + exchange_us +
+         (persistent ? fit::persistent_wave_us : fit::tile_wave_us) * (waves - 1);
 }
 
 /// FP32 weights: a k tile's three products, or what the SMs take in together.

@@ -9,12 +9,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <future>
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -120,38 +123,80 @@ inline Input make_input(std::int64_t m, std::int64_t k, std::int64_t row_stride,
   return input;
 }
 
+/// Squares of errors and, beside them, of what is added up: their expectation for terms of random
+/// signs.
+struct Squares {
+  double error = 0;
+  double norm = 0;
+};
+/// Of a dense row i of x and its results.
+inline Squares compare_dense_row(const Layer& layer, const std::uint16_t* x, std::int64_t row_begin,
+                                 std::span<const double> got) {
+  std::vector<double> row(static_cast<std::size_t>(layer.k));
+  std::transform(x, x + layer.k, row.begin(), bf16_to_float);
+  Squares squares;
+  for (std::size_t j = 0; j < got.size(); ++j) {
+    const double* const w = layer.w.data() + (row_begin + static_cast<std::int64_t>(j)) * layer.k;
+    double sum = 0;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const double term = w[c] * row[c];
+      sum += term;
+      squares.norm += term * term;
+    }
+    squares.error += (got[j] - sum) * (got[j] - sum);  // NaN and Inf stay what they are
+  }
+  return squares;
+}
+
+inline void expect_probe_row(const Layer& layer, std::int64_t probe_k, std::int64_t row_begin,
+                             std::span<const double> got, const std::string& what) {
+  for (std::size_t j = 0; j < got.size(); ++j) {
+    const double w = layer.w[static_cast<std::size_t>(
+        (row_begin + static_cast<std::int64_t>(j)) * layer.k + probe_k)];
+    const double exact = 0.5 * w;
+    const double expected = layer.packed.dtype() == DType::f32
+                                ? exact
+                                : bf16_to_float(float_to_bf16(static_cast<float>(exact)));
+    ASSERT_EQ(got[j], expected) << what << ": probe row, column " << j << " k " << probe_k
+                                << " weight " << w;
+  }
+}
+
+/// Dense rows on all cores, as they take FP64 products of everything.
 inline void expect_close(const Layer& layer, const Input& input, std::int64_t row_stride,
                          std::int64_t m, std::int64_t row_begin, std::int64_t row_end,
                          const std::vector<double>& got, const std::string& what) {
   const std::int64_t n = row_end - row_begin;
-  const bool fp32 = layer.packed.dtype() == DType::f32;
-  double error = 0;
-  double norm = 0;
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      const double value = got[static_cast<std::size_t>(i * n + j)];
-      const double* w = layer.w.data() + (row_begin + j) * layer.k;
-      const std::int64_t probe = input.probe_k[static_cast<std::size_t>(i)];
-      if (probe >= 0) {
-        const double exact = 0.5 * w[probe];
-        const double expected =
-            fp32 ? exact : bf16_to_float(float_to_bf16(static_cast<float>(exact)));
-        ASSERT_EQ(value, expected) << what << ": probe row " << i << " column " << j << " k "
-                                   << probe << " weight " << w[probe];
-        continue;
+  const auto results = [&](std::int64_t i) {
+    return std::span(got).subspan(static_cast<std::size_t>(i * n), static_cast<std::size_t>(n));
+  };
+  const auto threads = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::future<Squares>> parts;
+  for (std::int64_t part = 0; part < std::min(threads, m); ++part) {
+    parts.push_back(std::async(std::launch::async, [&, part] {
+      Squares sum;
+      for (std::int64_t i = part; i < m; i += threads) {
+        if (input.probe_k[static_cast<std::size_t>(i)] >= 0) continue;
+        const Squares row =
+            compare_dense_row(layer, input.x.data() + i * row_stride, row_begin, results(i));
+        sum.error += row.error;
+        sum.norm += row.norm;
       }
-      double sum = 0;
-      for (std::int64_t c = 0; c < layer.k; ++c) {
-        const double term =
-            w[c] * bf16_to_float(input.x[static_cast<std::size_t>(i * row_stride + c)]);
-        sum += term;
-        norm += term * term;  // the expected square of the sum: terms have random signs
-      }
-      ASSERT_TRUE(std::isfinite(value)) << what << ": row " << i << " column " << j;
-      error += (value - sum) * (value - sum);
-    }
+      return sum;
+    }));
   }
-  EXPECT_LE(std::sqrt(error), (fp32 ? 1e-6 : 4e-3) * std::sqrt(norm)) << what;
+  Squares sum;
+  for (auto& part : parts) {
+    const Squares of_part = part.get();
+    sum.error += of_part.error;
+    sum.norm += of_part.norm;
+  }
+  for (std::int64_t i = 0; i < m; ++i) {
+    const std::int64_t probe = input.probe_k[static_cast<std::size_t>(i)];
+    if (probe >= 0) expect_probe_row(layer, probe, row_begin, results(i), what);
+  }
+  const double most = layer.packed.dtype() == DType::f32 ? 1e-6 : 4e-3;
+  EXPECT_LE(std::sqrt(sum.error), most * std::sqrt(sum.norm)) << what;
 }
 
 }  // namespace slimgemm::cuda

@@ -78,9 +78,9 @@ TEST(CostModel, ChoosesWellForServedShapes) {
     if (ratio <= model_tolerance) ++good;
     worst = std::max(worst, ratio);
   }
-  EXPECT_EQ(measured->shapes.size(), 430U);
-  EXPECT_GE(good, 425U);
-  EXPECT_LE(worst, 1.16);
+  EXPECT_EQ(measured->shapes.size(), 473U);
+  EXPECT_GE(good, 466U);
+  EXPECT_LE(worst, 1.19);
 }
 
 }  // namespace
