@@ -17,7 +17,7 @@ struct Plan {
   std::string reason;          ///< why this one, in words
   std::int64_t grid_ctas = 0;  ///< CTAs launched (CPU: tasks)
   std::int64_t threads_per_cta = 0;  ///< threads of a CTA (CPU: worker threads)
-  std::int64_t cluster_ctas = 1;     ///< CTAs of a cluster that split K between them
+  std::int64_t cluster_ctas = 1;     ///< CTAs of a cluster, which split K or share x
   std::int64_t smem_bytes = 0;       ///< dynamic shared memory of a CTA
   std::int64_t weight_bytes = 0;     ///< packed weight bytes the call must read
 

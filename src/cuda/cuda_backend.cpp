@@ -194,9 +194,7 @@ void CudaBackend::launch_tile(const plan::KernelPlan& plan, const RunArgs& args)
     kernel_args.token_blocks = static_cast<int>(plan.grid_y);
     kernel_args.token_group = static_cast<int>(group);
     kernel_args.row_groups = static_cast<int>(row_groups);
-    const std::int64_t together = gpu_.sm_count / plan.cluster;
-    grid = dim3(static_cast<unsigned>(plan.cluster *
-                                      std::min<std::int64_t>(row_groups * plan.grid_y, together)));
+    grid = dim3(static_cast<unsigned>(plan::launched_ctas(plan, gpu_)));
   }
   launch(plan, grid, &kernel_args, args.stream);
 }
@@ -241,7 +239,7 @@ Plan CudaBackend::plan(std::int64_t rows, std::int64_t m) const {
   const plan::KernelPlan chosen = choose(problem(rows, m, true));
   result.kernel = plan::instance_name(chosen.instance);
   result.reason = chosen.reason;
-  result.grid_ctas = chosen.grid_x * chosen.grid_y;
+  result.grid_ctas = plan::launched_ctas(chosen, gpu_);
   result.threads_per_cta = chosen.threads;
   result.cluster_ctas = chosen.cluster;
   result.smem_bytes = chosen.smem_bytes;

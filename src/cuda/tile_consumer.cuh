@@ -173,7 +173,8 @@ struct TileConsumer {
       if (to_copy == 0) go_on(exceptions);
     }
   }
-  /// From here on the weights of the next tile.
+  /// From here on the weights of the next tile. The head of its exceptions comes with its first k
+  /// tile, in the group that the next copy() commits.
   template <class Exceptions>
   __device__ __forceinline__ void go_on(Exceptions& exceptions) {
     if (next_row_tile == nullptr) return;

@@ -15,7 +15,7 @@
 //   the tokens that the other owns (st.async, an mbarrier a warpgroup and step); each adds in fixed
 //   order
 //     v
-//   stmatrix to a staging tile [token][feature], 16-byte stores
+//   stmatrix to a staging tile [token][feature], 16-byte stores (persistent kernels: TMA)
 //
 // Roles: warpgroups 0 .. n-1 consume; each of their lanes copies the weight bytes that it decodes
 // itself, so that cp.async.wait_group is all that weights wait for. One more warp copies x. Every
@@ -27,11 +27,12 @@
 // a staging tile.
 //
 // Large tiles (plan::moves_registers): x is copied by a warpgroup that gives up most of its
-// registers. Where no cluster splits k they are persistent: a CTA goes through tiles, and its rings
-// do not stop between them. A warpgroup leaves its sums in a staging tile of its own, from where
-// another warp stores them (tile_store.cuh), and goes on: the next tile's weights and exceptions
-// have been asked for in its main loop. Some share x (plan::TileConfig::x_sharers): the two CTAs of
-// a cluster have neighbouring rows, and each copies half of an x tile to both (TMA multicast).
+// registers. Most of them, where no cluster splits k, are persistent (plan::is_persistent): a CTA
+// goes through tiles, and its rings do not stop between them. A warpgroup leaves its sums in a
+// staging tile of its own, from where another warp stores them (tile_store.cuh), and goes on: the
+// next tile's weights and exceptions have been asked for in its main loop. Some share x
+// (plan::TileConfig::x_sharers): the two CTAs of a cluster have neighbouring rows, and each copies
+// half of an x tile to both (TMA multicast).
 #pragma once
 
 #include "cuda/ptx/barrier.cuh"

@@ -86,7 +86,8 @@ struct TileStore {
  private:
   __device__ __forceinline__ void store_boxes(std::uint32_t token, std::uint32_t tokens,
                                               std::uint32_t feature) const {
-    // Here, as the warpgroup would wait for its copies of weights with it.
+    // The warpgroup's writes, its barrier, this fence, then the copies: that orders them. Before
+    // the barrier the fence would hold up the warpgroup until its copies of weights are there.
     ptx::fence_shared_for_tma();
 #pragma unroll 1
     for (std::uint32_t t = 0; t < tokens; t += 8) {

@@ -91,6 +91,14 @@ std::string instance_name(const Instance& instance) {
          (c.x_sharers > 1 ? "_s" + number(c.x_sharers) : "");
 }
 
+std::int64_t launched_ctas(const KernelPlan& plan, const GpuFacts& gpu) {
+  const std::int64_t tiles = plan.grid_x * plan.grid_y;
+  const bool persistent =
+      plan.instance.family == Family::tile && is_persistent(plan.instance.tile());
+  return persistent ? std::min<std::int64_t>(tiles, gpu.sm_count / plan.cluster * plan.cluster)
+                    : tiles;
+}
+
 KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu) {
   const double us = estimate_us(instance, problem, gpu);
   if (!std::isfinite(us)) {

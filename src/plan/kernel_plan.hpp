@@ -45,7 +45,7 @@ std::vector<Instance> instances_of(Encoding encoding);
 /// Every parameter of an instance: "stream/split12/t1_r2_k8_s4_c1_m1_e2" (token tiles, row tiles, k
 /// warps, stages, cluster, CTAs an SM, exception warps; "_any" for any alignment of x, "_rows" for
 /// by_rows) or "tile/split12/n128_b1_g2_x10_w3_c1" (tokens, row blocks, k groups, x stages, w
-/// stages, cluster).
+/// stages, cluster; "_s2" for two x_sharers).
 std::string instance_name(const Instance& instance);
 
 /// A tile kernel with more token blocks than this goes through them in groups (rasterisation).
@@ -54,12 +54,13 @@ inline constexpr std::int64_t token_block_group = 8;
 /// How an instance serves a problem.
 struct KernelPlan {
   Instance instance;
-  /// CTAs along the output features, times the cluster. (A tile kernel is launched with token
-  /// blocks along x, so that neighbours share weights.)
+  /// CTAs along the output features, times the cluster, as if each had one tile. (A tile kernel is
+  /// launched with token blocks along x, so that neighbours share weights, a persistent one as
+  /// launched_ctas() says.)
   std::int64_t grid_x = 0;
   std::int64_t grid_y = 0;  ///< token blocks
   int threads = 0;
-  int cluster = 1;
+  int cluster = 1;  ///< CTAs that split k or share x
   int smem_bytes = 0;
   int x_rows = 0;  ///< tokens of x that a CTA keeps a k tile, at most the instance's
   double estimated_us = 0;
@@ -68,6 +69,10 @@ struct KernelPlan {
 
 /// Estimated time in microseconds; infinity if the instance can't serve the problem.
 double estimate_us(const Instance& instance, const Problem& problem, const GpuFacts& gpu);
+
+/// CTAs that a plan launches: of a persistent kernel, which goes through its tiles, at most one an
+/// SM.
+std::int64_t launched_ctas(const KernelPlan& plan, const GpuFacts& gpu);
 
 /// The plan with a given instance. Errors: unsupported if it can't serve the problem.
 KernelPlan plan_instance(const Instance& instance, const Problem& problem, const GpuFacts& gpu);

@@ -174,7 +174,7 @@ static_assert(all_valid(), "an instance of stream_table breaks a limit of the ke
 /// A CTA computes row_blocks * 64 output features for `tokens` tokens. Each block of 64 features
 /// has k_groups warpgroups that take the k tiles in turn; `cluster` CTAs split k between them (each
 /// has a k tile: the plan takes no instance with more CTAs than k tiles). One more warp copies x,
-/// or a whole warpgroup (moves_registers).
+/// or, with moves_registers() or is_persistent(), one of a whole warpgroup.
 struct TileConfig {
   Encoding encoding;
   int tokens;      ///< wgmma's n: 32, 64, 96, 128 or 256
@@ -233,8 +233,9 @@ constexpr bool is_persistent(const TileConfig& c) {
 constexpr int cta_threads(const TileConfig& c) {
   return 128 * warpgroups(c) + (moves_registers(c) || is_persistent(c) ? 128 : 32);
 }
-/// Fewest k tiles that it serves: one for each CTA of a cluster; of a persistent kernel, so that
-/// the ring of weights never holds those of three tiles.
+/// Fewest k tiles that it serves: one for each CTA of a cluster; of a persistent kernel one more
+/// than its ring of weights holds, so that the last one is asked for in the tile's own main loop,
+/// from where the copies go on to the next tile.
 constexpr int least_k_tiles(const TileConfig& c) {
   return is_persistent(c) ? c.w_stages + 1 : c.cluster;
 }
@@ -339,6 +340,8 @@ constexpr bool is_valid(const TileConfig& c) {
           swap_barrier(c, warpgroups(c) - 1, epilogue_steps(c) - 1) < named_barriers) &&
          c.cluster <= 8 && (!moves_registers(c) || c.k_groups == 1) &&
          (c.x_sharers == 1 || (c.x_sharers == 2 && is_persistent(c))) &&
+         (!is_persistent(c) || (c.k_groups == 1 && c.encoding != Encoding::raw32 &&
+                                staging_full_barrier(warpgroups(c) - 1) < named_barriers)) &&
          (c.encoding != Encoding::raw32 || c.row_blocks == 1) &&
          tile_layout(c).total <= smem_limit_bytes;
 }

@@ -131,21 +131,23 @@ TEST_P(KernelInstance, ServesTokenBlocksInGroups) {
   run_case(backend, layer, 8 * facts.tokens + 1, 0, layer.n, layer.k, 0);
 }
 
-// Two or three tiles for each CTA, with as few k tiles as can be and with more than the ring of x
-// holds.
+// Two or three tiles for each CTA, with more k tiles than the ring of x holds and with as few as
+// can be; tiles that are whole, and tiles that are not: features stored one by one, token blocks
+// that end before their tile does, the last one earlier still. An odd number of row blocks leaves
+// the second CTA of a pair without rows. Exceptions beyond the head of a row tile.
 TEST_P(KernelInstance, GoesOnToFurtherTiles) {
   const Facts facts = facts_of(GetParam());
   if (!facts.tile || !plan::is_persistent(GetParam().tile())) GTEST_SKIP() << "not persistent";
   const plan::TileConfig& c = GetParam().tile();
-  for (const std::int64_t k_tiles : {plan::least_k_tiles(c), c.x_stages + 1}) {
-    const std::int64_t row_groups = 16;
-    // The first of them with features that are stored one by one.
-    const std::int64_t n =
-        row_groups * c.row_blocks * 64 - (k_tiles == facts.least_k_tiles ? 3 : 0);
-    const Layer layer = make_layer(facts.encoding, n, 64 * k_tiles, 0.001, 10);
+  const std::int64_t row_groups = 15;
+  const std::int64_t n = 64 + row_groups * c.row_blocks * 64;
+  for (const bool whole : {true, false}) {
+    const std::int64_t k_tiles = whole ? c.x_stages + 1 : plan::least_k_tiles(c);
+    const Layer layer = make_layer(facts.encoding, n, 64 * k_tiles, whole ? 0.02 : 0.06, 10);
     const CudaBackend backend(layer.packed, {});
-    const std::int64_t token_blocks = 2 * backend.gpu().sm_count / row_groups + 1;
-    run_case(backend, layer, token_blocks * facts.tokens, 0, layer.n, layer.k, 0);
+    const std::int64_t m = (2 * backend.gpu().sm_count / row_groups + 1) * facts.tokens;
+    run_case(backend, layer, whole ? m : m - facts.tokens / 2 - 3, 64, whole ? n : n - 3, layer.k,
+             0);
   }
 }
 
@@ -177,7 +179,8 @@ TEST_P(KernelInstance, WaitsForXInADependentLaunch) {
   const CudaBackend backend(layer.packed, {.programmatic_launch = true});
   run_case(backend, layer, facts.tokens - 1, 0, layer.n, k, 0);
   const CudaBackend plain(layer.packed, {});
-  const std::int64_t m = facts.tokens;
+  const bool persistent = facts.tile && plan::is_persistent(GetParam().tile());
+  const std::int64_t m = facts.tokens * (persistent ? backend.gpu().sm_count : 1);
   const auto plan =
       plan::plan_instance(GetParam(), backend.problem(layer.n, m, true), backend.gpu());
   const Input first = make_input(m, k, k, 0);
