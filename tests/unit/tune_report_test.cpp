@@ -250,7 +250,9 @@ TEST(TuneTable, TheShippedOneIsAsTheCommandWritesIt) {
 class TuneTableFile : public testing::Test {
  protected:
   void SetUp() override {
-    path_ = testing::TempDir() + "/tune_table_file_test.csv";
+    // Tests run beside each other: a file for each.
+    path_ = testing::TempDir() + "/slimgemm_tune_table_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv";
     std::remove(path_.c_str());
   }
   void TearDown() override { std::filesystem::remove_all(path_); }
