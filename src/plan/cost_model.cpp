@@ -70,7 +70,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 /// What both families have in common, per CTA.
 struct CtaShape {
-  int rows;
+  int rows;  // those of a cluster: of all CTAs that share x
   int tokens;
   int cluster;
   std::int64_t smem_bytes;

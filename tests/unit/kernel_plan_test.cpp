@@ -81,6 +81,21 @@ TEST(KernelPlan, ClustersAndPersistentKernelsNeedEnoughKTiles) {
   }
 }
 
+TEST(KernelPlan, PersistentKernelsLaunchAtMostACtaAnSm) {
+  for (const Instance& instance : instances_of(Encoding::split12)) {
+    if (instance.family != Family::tile) continue;
+    const bool persistent = is_persistent(instance.tile());
+    const GpuFacts odd{.sm_count = 131};  // no whole number of pairs
+    const KernelPlan few = plan_instance(instance, {.rows = 64, .k = 4096, .m = 1}, odd);
+    EXPECT_EQ(launched_ctas(few, odd), few.grid_x) << instance_name(instance);
+    const KernelPlan many = plan_instance(instance, {.rows = 16384, .k = 4096, .m = 8192}, odd);
+    const std::int64_t tiles = many.grid_x * many.grid_y;
+    ASSERT_GT(tiles, odd.sm_count);
+    const std::int64_t together = 131 / many.cluster * many.cluster;
+    EXPECT_EQ(launched_ctas(many, odd), persistent ? together : tiles) << instance_name(instance);
+  }
+}
+
 TEST(KernelPlan, RefusesMoreTokensThanAGridTakes) {
   try {
     plan_by_model({.rows = 64, .k = 64, .m = max_dimension, .x_aligned = false}, h200);
